@@ -1,0 +1,35 @@
+# Every target prepares .venv itself when it is missing or older than pyproject.toml.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.komd-installed
+
+.PHONY: demo test check bench format clean
+
+demo: $(STAMP)  ## generate a catalogue, fit, compare, recommend, explain
+	$(BIN)/komd demo
+
+test: $(STAMP)  ## all tests; those on real data run when KOMD_DATA (or ../shared/data) is there
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
+
+check: $(STAMP)  ## format, lint, types, doctests, direction of imports
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q src tests/test_imports.py
+
+bench: $(STAMP)  ## speed as ratios to peers, all in one run; writes docs/performance.md
+	$(BIN)/python -m benchmarks
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache
+
+# The stamp names the folder it was made in: a copied or moved .venv is stale as well.
+$(STAMP): pyproject.toml
+	@if [ ! -x $(BIN)/python ] || [ "$$(cat $(STAMP) 2>/dev/null)" != "$(CURDIR)" ]; then rm -rf .venv; $(PYTHON) -m venv .venv; fi
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@echo "$(CURDIR)" > $(STAMP)

@@ -1,0 +1,57 @@
+"""The errors komd raises on purpose. Each says what was wrong, what came in, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "FallbackWarning",
+    "InputError",
+    "KomdError",
+    "ModelFileError",
+    "SolverError",
+    "UnknownIdError",
+    "nearest",
+]
+
+
+class KomdError(Exception):
+    """The root of every error komd raises on purpose."""
+
+
+class InputError(KomdError, ValueError):
+    """Data or a parameter that komd cannot work with."""
+
+
+class UnknownIdError(KomdError, KeyError):
+    """An id of a user or an item that the data does not hold."""
+
+    def __str__(self) -> str:
+        # KeyError shows the repr of its argument; a sentence should be shown as it is.
+        return str(self.args[0]) if self.args else ""
+
+
+class SolverError(KomdError, RuntimeError):
+    """A problem that was not solved to the accuracy asked for."""
+
+
+class ModelFileError(KomdError):
+    """A saved model that is missing, damaged, or from a newer version of komd."""
+
+
+class FallbackWarning(UserWarning):
+    """Some people were served by popularity because they have no history."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Words that name the known choices, the nearest first: appended to 'unknown ...' messages.
+
+    >>> nearest("tanimotto", ["linear", "tanimoto"])
+    "did you mean 'tanimoto'? (known: linear, tanimoto)"
+    """
+    names = sorted(known)
+    lowered = {n.lower(): n for n in names}
+    close = difflib.get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.5)
+    listing = f"known: {', '.join(names)}"
+    return f"did you mean {lowered[close[0]]!r}? ({listing})" if close else listing
