@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 from pathlib import Path
@@ -42,10 +43,8 @@ def available() -> int:
 
     free = int(psutil.virtual_memory().available)
     limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
-    try:
+    with contextlib.suppress(OSError, ValueError):  # no control group, or one without a limit ("max")
         free = min(free, max(0, int(limit.read_text()) - int(used.read_text())))
-    except (OSError, ValueError):  # no control group, or one without a limit ("max")
-        pass
     return free
 
 

@@ -1,0 +1,1 @@
+"""Who chose what: ids, reading, splitting, making up."""

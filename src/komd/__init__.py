@@ -1,0 +1,108 @@
+"""komd: top-N recommendation from implicit feedback, by kernels that maximise each person's margin.
+
+    import komd
+
+    data = komd.read("plays.parquet")
+    model = komd.CFKOMD(kernel="tanimoto", regularization=0.01).fit(data)
+    model.recommend(["ana", "bo"], n=10)
+    model.recommend(histories={"guest": ["i7", "i42"]})
+    model.explain("ana", "i99")
+
+Everything below is loaded on first use, so that `import komd` is instant.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from komd import kernels
+    from komd.errors import (
+        FallbackWarning,
+        InputError,
+        KomdError,
+        ModelFileError,
+        SolverError,
+        UnknownIdError,
+    )
+    from komd.evaluation.evaluate import Evaluation, evaluate
+    from komd.interactions import split
+    from komd.interactions.generate import generate
+    from komd.interactions.interactions import Interactions, align
+    from komd.interactions.read import read
+    from komd.models.cfkomd import CFKOMD
+    from komd.models.cfomd import CFOMD
+    from komd.models.ecfomd import ECFOMD
+    from komd.models.popularity import Popularity
+    from komd.models.recommendations import Explanation, Recommendations
+    from komd.models.registry import load, model_from_text
+
+_HOME = {
+    "CFKOMD": "komd.models.cfkomd",
+    "CFOMD": "komd.models.cfomd",
+    "ECFOMD": "komd.models.ecfomd",
+    "Evaluation": "komd.evaluation.evaluate",
+    "Explanation": "komd.models.recommendations",
+    "FallbackWarning": "komd.errors",
+    "InputError": "komd.errors",
+    "Interactions": "komd.interactions.interactions",
+    "KomdError": "komd.errors",
+    "ModelFileError": "komd.errors",
+    "Popularity": "komd.models.popularity",
+    "Recommendations": "komd.models.recommendations",
+    "SolverError": "komd.errors",
+    "UnknownIdError": "komd.errors",
+    "align": "komd.interactions.interactions",
+    "evaluate": "komd.evaluation.evaluate",
+    "generate": "komd.interactions.generate",
+    "load": "komd.models.registry",
+    "model_from_text": "komd.models.registry",
+    "read": "komd.interactions.read",
+}
+_MODULES = {"kernels": "komd.kernels", "split": "komd.interactions.split"}
+
+__all__ = [
+    "CFKOMD",
+    "CFOMD",
+    "ECFOMD",
+    "Evaluation",
+    "Explanation",
+    "FallbackWarning",
+    "InputError",
+    "Interactions",
+    "KomdError",
+    "ModelFileError",
+    "Popularity",
+    "Recommendations",
+    "SolverError",
+    "UnknownIdError",
+    "__version__",
+    "align",
+    "evaluate",
+    "generate",
+    "kernels",
+    "load",
+    "model_from_text",
+    "read",
+    "split",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        value: Any = importlib.import_module(_MODULES[name])
+    elif name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+    elif name == "__version__":
+        from importlib import metadata
+
+        value = metadata.version("komd")
+    else:
+        raise AttributeError(f"module 'komd' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,29 @@
+"""The compiled core: everything that must be fast, and nothing else.
+
+Plain functions over arrays. They know nothing of ids, files, parameters or threads: the caller
+allocates every output and hands in scratch space, a function fills them for one block of users or
+items, and any number of threads may call it at once for other blocks (the GIL is released, nothing
+is shared but read-only inputs). So the answer never depends on threads or block sizes. Failures
+leave as status codes; the layers above word them. Each function has a slow, obvious twin in
+`tests/reference.py`. To move the core to another language, rewrite these files: nothing else
+imports Numba.
+
+    ids, pairs ──numbering, csr──▶ rows of items ──gram──▶ co-occurrence ──(kernels/)──▶ K
+                                                                               │
+    a history ──────────────solve──▶ weights on its items ───────score─────────┘
+                                                                │
+                                          topn ◀── a strip of scores ──▶ ranks
+                                    (recommendations)             (evaluation)
+
+    numbering.py  distinct ids, numbered as they arrive
+    csr.py        sorting, transposing and thinning of compressed rows
+    gram.py       how many users chose both i and j, for a block of items i
+    solve.py      the weights of one person: a convex problem on the simplex (two simplexes for CF-OMD)
+    score.py      weighted sums of rows of an item-item matrix, dense or sparse
+    topn.py       the n best of a strip of scores, merged into what was best so far
+    ranks.py      where the test items stand among all others
+    compile.py    how all of it is compiled; prefetch.py a hint to the processor
+
+Types: `int32` ids, `int64` pointers, `float32` matrices, `float64` weights, sums and scores.
+Symbols are those of `docs/maths.md`.
+"""

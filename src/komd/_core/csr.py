@@ -1,0 +1,89 @@
+"""Building blocks of compressed sparse rows: group by row, drop repeats, turn over, rank within rows.
+
+Rows are `indptr` (int64, one more than there are rows) and `indices` (int32). All passes are linear
+and stable: the order in which pairs arrived is kept within each row unless the name says otherwise.
+"""
+
+from __future__ import annotations
+
+from numpy import int32, int64
+from numpy.typing import NDArray
+
+from komd._core.compile import compiled
+
+__all__ = ["count", "distinct", "group", "rank", "transpose"]
+
+Ids32 = NDArray[int32]
+Ints = NDArray[int64]
+
+
+@compiled
+def count(keys: Ids32, indptr: Ints) -> None:
+    """Fill `indptr` (zeros on entry) so that key k owns the places indptr[k] .. indptr[k + 1]."""
+    for k in keys:
+        indptr[k + 1] += 1
+    for k in range(indptr.size - 1):
+        indptr[k + 1] += indptr[k]
+
+
+@compiled
+def group(rows: Ids32, columns: Ids32, times: Ints, place: Ints, indices: Ids32, out_times: Ints) -> None:
+    """Put each pair into the next free place of its row: a stable counting sort.
+
+    `place` starts as a copy of `indptr[:-1]` and is used up. `times` is empty when there are none.
+    """
+    timed = times.size > 0
+    for k in range(rows.size):
+        p = place[rows[k]]
+        place[rows[k]] = p + 1
+        indices[p] = columns[k]
+        if timed:
+            out_times[p] = times[k]
+
+
+@compiled
+def distinct(indptr: Ints, indices: Ids32, times: Ints, seen: Ints) -> int:
+    """Keep the first of repeated pairs, in place, with the earliest of their times; returns the pairs left.
+
+    `seen` has one entry per column, -1 on entry: where the column was last written. Since rows are
+    written one after another, an entry at or past the row's start belongs to this row.
+    """
+    timed = times.size > 0
+    written = 0
+    start = indptr[0]
+    for row in range(indptr.size - 1):
+        stop = indptr[row + 1]
+        first = written
+        for k in range(start, stop):
+            j = indices[k]
+            at = seen[j]
+            if at < first:
+                seen[j] = written
+                indices[written] = j
+                if timed:
+                    times[written] = times[k]
+                written += 1
+            elif timed and times[k] < times[at]:
+                times[at] = times[k]
+        start = stop
+        indptr[row + 1] = written
+    return written
+
+
+@compiled
+def transpose(indptr: Ints, indices: Ids32, place: Ints, out: Ids32) -> None:
+    """Write, column by column, the rows that hold it, in ascending order. `place`: see `group`."""
+    for row in range(indptr.size - 1):
+        for k in range(indptr[row], indptr[row + 1]):
+            j = indices[k]
+            out[place[j]] = row
+            place[j] += 1
+
+
+@compiled
+def rank(order: Ints, rows: Ids32, reached: Ints, ranks: Ints) -> None:
+    """Rank each pair within its row, pairs being taken in `order`; `reached` is zeros, one per row."""
+    for k in order:
+        row = rows[k]
+        ranks[k] = reached[row]
+        reached[row] += 1

@@ -1,0 +1,79 @@
+"""Co-occurrence: how many users chose both item i and item j."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from komd._core.compile import compiled
+from komd._core.prefetch import prefetch
+
+__all__ = ["count_pairs", "count_upper"]
+
+
+@compiled
+def count_upper(
+    item_indptr: np.ndarray,
+    item_users: np.ndarray,
+    item_where: np.ndarray,
+    user_indptr: np.ndarray,
+    user_items: np.ndarray,
+    first: int,
+    last: int,
+    counts: np.ndarray,
+) -> None:
+    """counts[i - first, j] += |U_i ∩ U_j| for items first <= i < last and all j >= i.
+
+    `item_where[p]` is the place of the p-th (item, user) pair inside `user_items`; rows being sorted,
+    everything from there to the end of the user's row is a j >= i: half of the work is never done.
+    Twin: tests/reference.py::cooccurrence.
+    """
+    for i in range(first, last):
+        row = counts[i - first]
+        for p in range(item_indptr[i], item_indptr[i + 1]):
+            for k in range(item_where[p], user_indptr[item_users[p] + 1]):
+                row[np.uint32(user_items[k])] += 1
+
+
+_AHEAD = 4  # users whose rows are asked for in advance: enough to hide a trip to memory
+
+
+@compiled
+def count_pairs(
+    item_indptr: np.ndarray,
+    item_users: np.ndarray,
+    user_indptr: np.ndarray,
+    user_items: np.ndarray,
+    first: int,
+    last: int,
+    counter: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    counts: np.ndarray,
+) -> None:
+    """Compressed rows first..last of the co-occurrence matrix, columns ascending.
+
+    `counter` is scratch of one int32 per item, all zero on entry and on return. `indptr` (rows + 1)
+    is filled from indptr[0]; `indices` and `counts` are long enough for every row. The list of
+    touched items is kept without a branch: a place is always written, the length grows only on a
+    first touch. Twin: tests/reference.py::cooccurrence.
+    """
+    end = indptr[0]
+    for i in range(first, last):
+        start = end
+        stop = item_indptr[i + 1]
+        for p in range(item_indptr[i], stop):
+            if p + _AHEAD < stop:
+                prefetch(user_items, user_indptr[item_users[p + _AHEAD]])
+            v = item_users[p]
+            for k in range(user_indptr[v], user_indptr[v + 1]):
+                j = user_items[k]
+                seen = counter[np.uint32(j)]
+                indices[end] = j
+                end += seen == 0
+                counter[np.uint32(j)] = seen + 1
+        indices[start:end].sort()
+        for p in range(start, end):
+            j = indices[p]
+            counts[p] = counter[j]
+            counter[j] = 0
+        indptr[i - first + 1] = end

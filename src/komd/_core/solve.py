@@ -1,0 +1,318 @@
+"""The weights of one person: convex quadratic problems on one simplex, or on two."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from komd._core.compile import compiled
+
+__all__ = [
+    "gather_dense",
+    "gather_sparse",
+    "project_two_simplexes",
+    "solve_shrinking",
+    "solve_simplex",
+    "solve_users",
+]
+
+_FLAT = 1e-12  # curvature below this is rounding: two items are the same item
+
+
+@compiled
+def solve_simplex(K: np.ndarray, g: np.ndarray, lam: float, alpha: np.ndarray, tol: float, max_steps: int) -> int:
+    """Weights on one user's items: minimise a'Ka + lam a'a - 2a'q over the simplex (PAPER section 4).
+
+    `alpha` arrives feasible with `g = K alpha + lam alpha - q`, half of the gradient; both leave
+    optimal to a KKT gap of `tol`: no item with weight has a g more than `tol` above the least g.
+    Each step moves weight from the item with the largest g to the one with the least, exactly to
+    the minimum along that line. Returns the steps taken, or -1 when `max_steps` ran out.
+    Twin: tests/reference.py::solve_simplex.
+    """
+    m = alpha.shape[0]
+    low = 0
+    high = 0
+    g_low = np.inf
+    g_high = -np.inf
+    for k in range(m):
+        if g[k] < g_low:
+            g_low = g[k]
+            low = k
+        if alpha[k] > 0.0 and g[k] > g_high:
+            g_high = g[k]
+            high = k
+    for step in range(max_steps):
+        if g_high - g_low <= tol:
+            return step
+        K_low = K[low]
+        K_high = K[high]
+        curvature = K_low[low] + K_high[high] - 2.0 * K_low[high] + 2.0 * lam
+        move = (g_high - g_low) / max(curvature, _FLAT)
+        if move >= alpha[high]:
+            move = alpha[high]
+            alpha[high] = 0.0
+        else:
+            alpha[high] -= move
+        alpha[low] += move
+        g[low] += lam * move
+        g[high] -= lam * move
+        g_low = np.inf
+        g_high = -np.inf
+        for k in range(m):
+            x = g[k] + move * (np.float64(K_low[k]) - np.float64(K_high[k]))
+            g[k] = x
+            if x < g_low:
+                g_low = x
+                low = k
+            if x > g_high and alpha[k] > 0.0:
+                g_high = x
+                high = k
+    return -1
+
+
+_WORTH_SHRINKING = 32  # items below which the whole problem sits in the cache anyway
+_FIRST_STEPS = 0.8  # times m_u: by then most items that end without weight have lost it
+_ROUNDS = 20
+
+
+@compiled
+def solve_shrinking(
+    K: np.ndarray,
+    q: np.ndarray,
+    g: np.ndarray,
+    lam: float,
+    alpha: np.ndarray,
+    tol: float,
+    max_steps: int,
+    kept: np.ndarray,
+    K_kept: np.ndarray,
+    g_kept: np.ndarray,
+    alpha_kept: np.ndarray,
+) -> int:
+    """The same answer as `solve_simplex`, sooner: finish on the items that still matter, then look at the others.
+
+    After some steps on all items, those without weight and far from gaining any are set aside, the rest is
+    solved as a smaller problem that fits the cache, and the gradient of those set aside is computed afresh; if one of
+    them now wants weight, the round is repeated. Scratch: as long as alpha; K_kept its square. Returns 0, or -1.
+    """
+    m = alpha.shape[0]
+    first = max_steps if m < _WORTH_SHRINKING else min(max_steps, int(_FIRST_STEPS * m))
+    if solve_simplex(K, g, lam, alpha, tol, first) >= 0:
+        return 0
+    for _ in range(_ROUNDS):
+        g_low = np.inf
+        g_high = -np.inf
+        for k in range(m):
+            g_low = min(g_low, g[k])
+            if alpha[k] > 0.0:
+                g_high = max(g_high, g[k])
+        if g_high - g_low <= tol:
+            return 0
+        size = 0
+        for k in range(m):
+            if alpha[k] > 0.0 or g[k] <= 0.5 * (g_low + g_high):
+                kept[size] = k
+                size += 1
+        K_small = K_kept[: size * size].reshape(size, size)
+        for x in range(size):
+            row = K[kept[x]]
+            out = K_small[x]
+            for y in range(size):
+                out[y] = row[kept[y]]
+            g_kept[x] = g[kept[x]]
+            alpha_kept[x] = alpha[kept[x]]
+        solve_simplex(K_small, g_kept[:size], lam, alpha_kept[:size], 0.5 * tol, max_steps)
+        for x in range(size):
+            alpha[kept[x]] = alpha_kept[x]
+        place = 0
+        for k in range(m):
+            if place < size and kept[place] == k:
+                g[k] = g_kept[place]
+                place += 1
+            else:
+                row = K[k]
+                total = 0.0
+                for x in range(size):
+                    total += row[kept[x]] * alpha_kept[x]
+                g[k] = total - q[k]
+    return -1 if solve_simplex(K, g, lam, alpha, tol, max_steps) < 0 else 0
+
+
+@compiled
+def gather_dense(K: np.ndarray, h: np.ndarray, K_u: np.ndarray, sums: np.ndarray) -> None:
+    """K_u = K[h][:, h] and its row sums, for one user's items h (sorted)."""
+    m_u = h.shape[0]
+    whole = m_u - m_u % 4
+    for x in range(m_u):
+        row = K[np.uint32(h[x])]
+        out = K_u[x]
+        s0 = 0.0  # four sums: one alone would wait for itself at every addition
+        s1 = 0.0
+        s2 = 0.0
+        s3 = 0.0
+        for y in range(0, whole, 4):
+            v0 = row[np.uint32(h[y])]
+            v1 = row[np.uint32(h[y + 1])]
+            v2 = row[np.uint32(h[y + 2])]
+            v3 = row[np.uint32(h[y + 3])]
+            out[y] = v0
+            out[y + 1] = v1
+            out[y + 2] = v2
+            out[y + 3] = v3
+            s0 += v0
+            s1 += v1
+            s2 += v2
+            s3 += v3
+        for y in range(whole, m_u):
+            v0 = row[np.uint32(h[y])]
+            out[y] = v0
+            s0 += v0
+        sums[x] = (s0 + s1) + (s2 + s3)
+
+
+@compiled
+def gather_sparse(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    h: np.ndarray,
+    K_u: np.ndarray,
+    sums: np.ndarray,
+) -> None:
+    """K_u = K[h][:, h] and its row sums, for sorted compressed rows and sorted items h."""
+    m_u = h.shape[0]
+    for x in range(m_u):
+        out = K_u[x]
+        low = indptr[h[x]]
+        end = indptr[h[x] + 1]
+        total = 0.0
+        for y in range(m_u):
+            high = end
+            wanted = h[y]
+            while low < high:  # first place whose column is not below the wanted one
+                middle = (low + high) >> 1
+                if indices[middle] < wanted:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < end and indices[low] == wanted:
+                out[y] = values[low]
+                total += values[low]
+            else:
+                out[y] = 0.0
+        sums[x] = total
+
+
+@compiled
+def solve_users(
+    dense: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    S: np.ndarray,
+    exact: bool,
+    lam: float,
+    tol: float,
+    max_steps: int,
+    history_indptr: np.ndarray,
+    history: np.ndarray,
+    weights: np.ndarray,
+    offsets: np.ndarray,
+    gaps: np.ndarray,
+    squares: np.ndarray,
+    lines: np.ndarray,
+    kept: np.ndarray,
+) -> int:
+    """CF-KOMD's weights for a block of users, in the form the scorer takes (docs/maths.md, "One scorer").
+
+    K is `dense`, or compressed rows when `dense` is empty. With `exact` negatives the weight of item i is
+    alpha_i + 1/m_u- and the offset 1/m_u-; else alpha_i and 1/m. `gaps` gets each user's KKT gap.
+    Scratch, for the largest m_u of the block: `squares` (2, m_u * m_u) float32, `lines` (5, m_u) float64, `kept` (m_u)
+    int32.
+    Returns the number of users left unsolved after `max_steps` times m_u steps.
+    """
+    m = S.shape[0]
+    unsolved = 0
+    for u in range(history_indptr.shape[0] - 1):
+        h = history[history_indptr[u] : history_indptr[u + 1]]
+        alpha = weights[history_indptr[u] : history_indptr[u + 1]]
+        m_u = h.shape[0]
+        gaps[u] = 0.0
+        offsets[u] = 0.0
+        if m_u == 0:
+            continue
+        K_u = squares[0, : m_u * m_u].reshape(m_u, m_u)
+        g, q, sums = lines[0, :m_u], lines[1, :m_u], lines[2, :m_u]
+        if dense.shape[0] > 0:
+            gather_dense(dense, h, K_u, sums)
+        else:
+            gather_sparse(indptr, indices, values, h, K_u, sums)
+        negatives = m - m_u
+        for i in range(m_u):
+            if not exact:
+                q[i] = S[h[i]] / m
+            elif negatives > 0:
+                q[i] = (S[h[i]] - sums[i]) / negatives
+            else:
+                q[i] = 0.0
+            alpha[i] = 1.0 / m_u
+            g[i] = (sums[i] + lam) / m_u - q[i]
+        steps = max_steps * (m_u + 10)
+        if solve_shrinking(K_u, q, g, lam, alpha, tol, steps, kept, squares[1], lines[3], lines[4]) < 0:
+            unsolved += 1
+        g_low = np.inf
+        g_high = -np.inf
+        for i in range(m_u):
+            g_low = min(g_low, g[i])
+            if alpha[i] > 0.0:
+                g_high = max(g_high, g[i])
+        gaps[u] = g_high - g_low
+        if not exact:
+            offsets[u] = 1.0 / m
+        elif negatives > 0:
+            offsets[u] = 1.0 / negatives
+            for i in range(m_u):
+                alpha[i] += offsets[u]
+    return unsolved
+
+
+@compiled
+def project_two_simplexes(
+    V: np.ndarray,
+    positive: np.ndarray,
+    shrink_p: float,
+    shrink_n: float,
+    thresholds: np.ndarray,
+    A: np.ndarray,
+) -> None:
+    """A = the nearest point to (V shrunk) whose positives sum to one, and whose negatives sum to one.
+
+    Row by row. On each side the answer is max(0, v - t) for one threshold t, the root of a convex
+    piecewise-linear function; Newton from the last threshold (`thresholds`, users x 2) ends after a
+    few passes, from any start. Twin: tests/reference.py::project_simplex.
+    """
+    m = V.shape[1]
+    for u in range(V.shape[0]):
+        for side in range(2):
+            shrink = shrink_p if side == 1 else shrink_n
+            t = thresholds[u, side]
+            for _ in range(200):
+                total = 0.0
+                above = 0
+                most = -np.inf
+                for j in range(m):
+                    if positive[u, j] == side:
+                        v = V[u, j] * shrink
+                        most = max(most, v)
+                        if v > t:
+                            total += v - t
+                            above += 1
+                if above == 0:
+                    t = most - 1.0
+                    continue
+                t += (total - 1.0) / above
+                if abs(total - 1.0) < 1e-14:
+                    break
+            thresholds[u, side] = t
+            for j in range(m):
+                if positive[u, j] == side:
+                    A[u, j] = max(0.0, V[u, j] * shrink - t)

@@ -1,0 +1,275 @@
+"""From files, SQL, frames and matrices to `Interactions`."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import scipy.sparse as sparse
+
+from komd.errors import InputError
+from komd.interactions.columns import Choice, Column, Columns
+from komd.interactions.encode import Encoder, decoded
+from komd.interactions.interactions import ACCEPTED, Interactions, from_matrix
+from komd.interactions.tables import (
+    Table,
+    connect,
+    expand,
+    file_table,
+    frame_table,
+    query_table,
+    relation_table,
+)
+from komd.memory import budget
+from komd.progress import progress
+
+__all__ = ["read"]
+
+_AHEAD = 16  # batches that may wait to be encoded
+
+
+def read(
+    source: Any,
+    *,
+    user: Column = None,
+    item: Column = None,
+    rating: Column = None,
+    time: Column = None,
+    min_rating: float | None = None,
+    header: bool | None = None,
+    separator: str | None = None,
+    database: Any = None,
+    memory: str | int | None = None,
+) -> Interactions:
+    """Read who chose what; a pair that is repeated counts once.
+
+    Parameters
+    ----------
+    source : path, pattern, list of paths, SQL, frame, or scipy sparse matrix
+        Text files (separated by comma, tab, space, `::`, `;` or `|`, plain or gzipped, UTF-8) and Parquet
+        files are told apart by their content. With `database=`, SQL. A frame is anything with an Arrow
+        stream: pandas, polars, pyarrow, duckdb.
+    user, item : str or int, optional
+        Columns by name or by position from 0. By default those with a recognised name (`user_id`,
+        `userId`, `customer`; `item_id`, `movie`, `song`, …), or else the first columns in order.
+    rating : str or int, optional
+        The column that `min_rating` looks at: by default one with a recognised name, or else the third.
+    time : str or int, optional
+        The column of times. Whole numbers stay as they are; dates and timestamps become microseconds
+        since 1970. Without it the order of rows is all that is known.
+    min_rating : float, optional
+        Keep only rows whose rating is at least this; a missing rating is not.
+    header : bool, optional
+        Whether text files begin with the names of their columns. By default the first lines tell
+        (`komd.interactions.text` has the rule).
+    separator : str, optional
+        What stands between the columns of text files. By default the first lines tell.
+    database : path or duckdb.DuckDBPyConnection, optional
+        Makes `source` SQL: a DuckDB file, an open connection, ":memory:" (for queries over files), or
+        anything else that DuckDB can attach. Files are opened to read only.
+    memory : str or int, optional
+        What DuckDB may use, as "4GB"; by default 60 % of what is free.
+
+    Returns
+    -------
+    Interactions
+        Ids from text files are integers when every one of them is written like an int64 ("7", not "007"),
+        and text otherwise. Ids of other sources keep their type.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> data = read(pa.table({"user_id": ["ana", "bo", "ana"], "song": ["i7", "i7", "i42"]}))
+    >>> data
+    Interactions(2 users × 2 items, 3 pairs, 75 % full)
+    >>> data.history("ana")
+    ['i7', 'i42']
+    """
+    if min_rating is not None and not np.isfinite(min_rating):
+        raise InputError(f"min_rating must be a finite number, got {min_rating!r}")
+    allowed = budget(memory)
+    columns = Columns(user, item, rating, time, rated=min_rating is not None)
+    if isinstance(source, Interactions):
+        return source
+    if sparse.issparse(source):
+        data = from_matrix(source, min_rating)
+        if data.pairs == 0:
+            raise InputError("the matrix has no entry to read" if min_rating is None else _none_left(min_rating))
+        return data
+    if database is not None:
+        if not isinstance(source, str):
+            raise InputError(f"with database= the source is SQL, got {source!r}")
+        connection = connect(database, memory=allowed)
+        try:
+            return _collect([query_table(connection, source)], columns, min_rating)
+        finally:
+            if connection is not database:
+                connection.close()
+    if isinstance(source, str | os.PathLike | list | tuple):
+        paths = expand(source)
+        connection = connect(memory=allowed)
+        try:
+            tables = [file_table(connection, path, columns, header, separator) for path in paths]
+            return _collect(tables, columns, min_rating)
+        finally:
+            connection.close()
+    if type(source).__name__ == "DuckDBPyRelation":
+        return _collect([relation_table(source, "the relation")], columns, min_rating)
+    if hasattr(source, "__arrow_c_stream__"):
+        return _collect([frame_table(source)], columns, min_rating)
+    kind = f"{type(source).__module__}.{type(source).__qualname__}"
+    raise InputError(f"cannot read {kind}; give {ACCEPTED}")
+
+
+def _collect(tables: list[Table], columns: Columns, min_rating: float | None) -> Interactions:
+    """Number the ids of all tables, one thread for users and one for items, and group the pairs."""
+    users, items = Encoder("user"), Encoder("item")
+    times: list[np.ndarray[Any, np.dtype[np.int64]]] = []
+    choices = [table.columns and columns.choose(table.columns, table.name, named=table.named) for table in tables]
+    rows = 0
+    with (
+        ThreadPoolExecutor(1) as user_thread,
+        ThreadPoolExecutor(1) as item_thread,
+        progress("reading", sum(table.rows for table in tables)) as advance,
+    ):
+        waiting: deque[Future[None]] = deque()
+        for table, choice in zip(tables, choices, strict=True):
+            assert isinstance(choice, Choice)
+            seen = 0
+            for batch in _checked(table, choice, min_rating):
+                seen += 1
+                if batch.num_rows == 0:
+                    continue
+                rows += batch.num_rows
+                text = table.text
+                in_users, in_items = choice.user in table.uuids, choice.item in table.uuids
+                waiting.append(user_thread.submit(users.add, batch.column(0), text=text, uuids=in_users))
+                waiting.append(item_thread.submit(items.add, batch.column(1), text=text, uuids=in_items))
+                if choice.time is not None:
+                    times.append(batch.column(batch.num_columns - 1).to_numpy(zero_copy_only=False))
+                while len(waiting) > 2 * _AHEAD:
+                    waiting.popleft().result()
+                advance(batch.num_rows)
+            if seen == 0:
+                raise InputError(f"{table.name} has {'a header but ' if table.text and table.named else ''}no rows")
+        while waiting:
+            waiting.popleft().result()
+        if rows == 0:
+            assert min_rating is not None
+            raise InputError(_none_left(min_rating))
+        last = item_thread.submit(items.finish)
+        user_ids, user_numbers = users.finish()
+        item_ids, item_numbers = last.result()
+    moments = np.concatenate(times) if times else None
+    return Interactions.from_numbers(user_ids, item_ids, user_numbers, item_numbers, moments)
+
+
+def _checked(table: Table, choice: Choice, min_rating: float | None) -> Iterator[pa.RecordBatch]:
+    """Batches of user, item (and time) without missing ids, rated high enough."""
+    positions = [choice.user, choice.item, *(p for p in (choice.rating, choice.time) if p is not None)]
+    missing: dict[str, tuple[int, int]] = {}  # how many, and the first row
+    row = 0
+    numeric: bool | None = None  # whether times are numbers; all must agree
+    for fetched in table.fetch(positions):
+        if fetched.num_rows == 0:
+            continue
+        batch = pa.RecordBatch.from_arrays([decoded(column) for column in fetched.columns], fetched.schema.names)
+        for noun, column in (("user", batch.column(0)), ("item", batch.column(1))):
+            null = _missing(column)
+            if null is not None:
+                count, first = missing.get(noun, (0, row + 1 + int(np.argmax(null))))
+                missing[noun] = (count + int(null.sum()), first)
+        if missing:
+            row += batch.num_rows
+            continue  # only to count the rest
+        arrays = [batch.column(0), batch.column(1)]
+        if choice.time is not None:
+            moments, as_numbers = _times(batch.column(batch.num_columns - 1), table.name, row)
+            if numeric is not None and numeric != as_numbers:
+                raise InputError(f"{table.name}: some times are numbers, others dates (around row {row + 1:,})")
+            numeric = as_numbers
+            arrays.append(moments)
+        kept = pa.RecordBatch.from_arrays(arrays, names=["user", "item", "time"][: len(arrays)])
+        if min_rating is not None:
+            ratings = _ratings(batch.column(2), table.name, row)
+            kept = kept.filter(pc.fill_null(pc.greater_equal(ratings, min_rating), False))
+        row += batch.num_rows
+        yield kept
+    for noun, (count, first) in missing.items():
+        which = table.columns[choice.user if noun == "user" else choice.item]
+        raise InputError(
+            f"{table.name} has {count:,} missing {noun} ids in {which!r} (the first in row {first:,}); "
+            f"remove those rows or choose another column with {noun}="
+        )
+
+
+def _missing(column: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
+    """Which ids are missing; None when none is."""
+    blank = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    if column.null_count == 0 and not blank and not pa.types.is_floating(column.type):
+        return None
+    null = pc.is_null(column, nan_is_null=True)
+    if blank:
+        null = pc.or_(null, pc.fill_null(pc.equal(pc.binary_length(column), 0), False))
+    found: np.ndarray[Any, np.dtype[np.bool_]] = null.to_numpy(zero_copy_only=False)
+    return found if found.any() else None
+
+
+def _ratings(column: pa.Array, name: str, row: int) -> pa.Array:
+    try:
+        return _stripped(column).cast(pa.float64(), safe=False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        value, at = _first_bad(_stripped(column), pa.float64())
+        raise InputError(
+            f"min_rating= needs numbers, but {name} has {value!r} in row {row + at:,} (choose with rating=)"
+        ) from None
+
+
+def _times(column: pa.Array, name: str, row: int) -> tuple[pa.Array, bool]:
+    """Times as int64, and whether they were numbers (or else dates, now microseconds)."""
+    if column.null_count:
+        at = int(np.argmax(pc.is_null(column).to_numpy(zero_copy_only=False)))
+        raise InputError(f"{name} has no time in row {row + 1 + at:,}; remove such rows, or read without time=")
+    column = _stripped(column)
+    numeric = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    kinds: Iterable[pa.DataType] = (pa.int64(), pa.timestamp("us"), pa.timestamp("us", tz="UTC"))
+    if pa.types.is_temporal(column.type):
+        kinds = (pa.timestamp("us", tz=getattr(column.type, "tz", None)),)
+    elif numeric:
+        kinds = (pa.int64(),)
+    for kind in kinds:
+        try:
+            moments = column.cast(kind, safe=kind == pa.int64())
+            return moments.cast(pa.int64()), kind == pa.int64()
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            continue
+    value, at = _first_bad(column, pa.int64())
+    raise InputError(
+        f"times must be whole numbers, dates or timestamps, but {name} has {value!r} in row {row + at:,} "
+        "(choose with time=)"
+    )
+
+
+def _stripped(column: pa.Array) -> pa.Array:
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return pc.utf8_trim_whitespace(column)
+    return column
+
+
+def _first_bad(column: pa.Array, kind: pa.DataType) -> tuple[Any, int]:
+    for k, value in enumerate(column):
+        try:
+            value.cast(kind)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return value.as_py(), k + 1
+    return column[0].as_py(), 1
+
+
+def _none_left(min_rating: float) -> str:
+    return f"no row has a rating of at least {min_rating:g} (min_rating=): nothing is left"

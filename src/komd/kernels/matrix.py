@@ -1,0 +1,162 @@
+"""An item-item matrix, held dense or sparse: the only two shapes that scoring and solving know."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["DenseMatrix", "ItemMatrix", "SparseMatrix"]
+
+_NO_ROWS = np.zeros((0, 0), np.float32)
+_NO_POINTERS = np.zeros(1, np.int64)
+_NO_INDICES = np.zeros(0, np.int32)
+_NO_VALUES = np.zeros(0, np.float32)
+
+
+class ItemMatrix(ABC):
+    """M[i, j], float32: what item i, being in a history, says for item j."""
+
+    storage: str
+
+    @property
+    @abstractmethod
+    def items(self) -> int:
+        """The number of rows and of columns."""
+
+    @property
+    @abstractmethod
+    def bytes(self) -> int:
+        """What it weighs."""
+
+    @property
+    @abstractmethod
+    def nonzeros(self) -> int:
+        """How many entries are not zero."""
+
+    @abstractmethod
+    def row(self, item: int) -> NDArray[np.float32]:
+        """One row, dense."""
+
+    @abstractmethod
+    def entries(self, rows: NDArray[np.int32], column: int) -> NDArray[np.float32]:
+        """M[rows, column]."""
+
+    @abstractmethod
+    def sums(self) -> NDArray[np.float64]:
+        """S_i = Σ_j M[i, j]."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """The arrays to save, by name; `from_arrays` takes them back."""
+
+    @abstractmethod
+    def compiled_form(
+        self,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+        """(dense, indptr, indices, values), the form not in use being empty: one signature for compiled code."""
+
+    @staticmethod
+    def from_arrays(arrays: dict[str, NDArray[np.generic]]) -> ItemMatrix:
+        """The matrix whose `arrays()` these are."""
+        if "matrix" in arrays:
+            return DenseMatrix(arrays["matrix"])  # type: ignore[arg-type]
+        return SparseMatrix(
+            arrays["matrix_indptr"],  # type: ignore[arg-type]
+            arrays["matrix_indices"],  # type: ignore[arg-type]
+            arrays["matrix_values"],  # type: ignore[arg-type]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class DenseMatrix(ItemMatrix):
+    """Every entry."""
+
+    values: NDArray[np.float32]
+    storage = "dense"
+
+    @property
+    def items(self) -> int:
+        return int(self.values.shape[0])
+
+    @property
+    def bytes(self) -> int:
+        return self.values.nbytes
+
+    @property
+    def nonzeros(self) -> int:
+        return int(np.count_nonzero(self.values))
+
+    def row(self, item: int) -> NDArray[np.float32]:
+        out: NDArray[np.float32] = self.values[item]
+        return out
+
+    def entries(self, rows: NDArray[np.int32], column: int) -> NDArray[np.float32]:
+        out: NDArray[np.float32] = self.values[rows, column]
+        return out
+
+    def sums(self) -> NDArray[np.float64]:
+        out: NDArray[np.float64] = self.values.sum(axis=1, dtype=np.float64)
+        return out
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        return {"matrix": self.values}
+
+    def compiled_form(
+        self,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+        return self.values, _NO_POINTERS, _NO_INDICES, _NO_VALUES
+
+
+@dataclass(frozen=True, eq=False)
+class SparseMatrix(ItemMatrix):
+    """Compressed rows, columns ascending within each."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    values: NDArray[np.float32]
+    storage = "sparse"
+
+    @property
+    def items(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def bytes(self) -> int:
+        return self.indptr.nbytes + self.indices.nbytes + self.values.nbytes
+
+    @property
+    def nonzeros(self) -> int:
+        return int(np.count_nonzero(self.values))
+
+    def row(self, item: int) -> NDArray[np.float32]:
+        out = np.zeros(self.items, np.float32)
+        inside = slice(self.indptr[item], self.indptr[item + 1])
+        out[self.indices[inside]] = self.values[inside]
+        return out
+
+    def entries(self, rows: NDArray[np.int32], column: int) -> NDArray[np.float32]:
+        out = np.zeros(len(rows), np.float32)
+        for place, row in enumerate(rows):
+            start, end = self.indptr[row], self.indptr[row + 1]
+            at = start + np.searchsorted(self.indices[start:end], column)
+            if at < end and self.indices[at] == column:
+                out[place] = self.values[at]
+        return out
+
+    def sums(self) -> NDArray[np.float64]:
+        out = np.zeros(self.items)
+        filled = np.flatnonzero(np.diff(self.indptr))
+        if filled.size:
+            out[filled] = np.add.reduceat(self.values, self.indptr[filled], dtype=np.float64)
+        return out
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        return {"matrix_indptr": self.indptr, "matrix_indices": self.indices, "matrix_values": self.values}
+
+    def compiled_form(
+        self,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+        return _NO_ROWS, self.indptr, self.indices, self.values

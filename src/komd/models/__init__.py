@@ -1,0 +1,1 @@
+"""Models: one file for each method, one face for all."""

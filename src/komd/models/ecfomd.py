@@ -1,0 +1,28 @@
+"""ECF-OMD: CF-KOMD with the linear kernel (PAPER section 3.2)."""
+
+from __future__ import annotations
+
+from komd.kernels.dot_product import Kernel, Linear
+from komd.models.cfkomd import CFKOMD
+
+__all__ = ["ECFOMD"]
+
+
+class ECFOMD(CFKOMD):
+    """Efficient CF-OMD: the negatives are their centroid, the kernel is the cosine.
+
+    Parameters are those of `CFKOMD` without the kernel.
+
+    Examples
+    --------
+    >>> import komd
+    >>> data = komd.generate(users=200, items=60, activity=8, rng=0)
+    >>> komd.ECFOMD(regularization=0.1).fit(data)
+    ECFOMD(regularization=0.1)
+    """
+
+    def __init__(self, *, regularization: float = 0.01, negatives: str = "exact", tolerance: float = 1e-7) -> None:
+        super().__init__(kernel="linear", regularization=regularization, negatives=negatives, tolerance=tolerance)
+
+    def _kernel(self) -> Kernel:
+        return Linear()

@@ -1,0 +1,50 @@
+"""Histories: rows of item numbers, the shape in which people reach a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Histories"]
+
+
+@dataclass(frozen=True, eq=False)
+class Histories:
+    """Compressed rows of item numbers, ascending and distinct within each row: one row a person."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """How many items each person has."""
+        return np.diff(self.indptr)
+
+    @staticmethod
+    def of_rows(rows: Sequence[NDArray[np.int32]]) -> Histories:
+        """One history for each array of numbers, sorted, each number once."""
+        tidy = [np.unique(row).astype(np.int32, copy=False) for row in rows]
+        indptr = np.zeros(len(tidy) + 1, np.int64)
+        np.cumsum([len(row) for row in tidy], out=indptr[1:])
+        indices = np.concatenate(tidy) if tidy else np.zeros(0, np.int32)
+        return Histories(indptr, indices)
+
+    def block(self, first: int, last: int) -> Histories:
+        """Rows first..last."""
+        indptr = self.indptr[first : last + 1]
+        return Histories(indptr - indptr[0], self.indices[indptr[0] : indptr[-1]])
+
+    def take(self, rows: NDArray[np.int32]) -> Histories:
+        """These rows, in this order."""
+        lengths = self.lengths[rows]
+        indptr = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(lengths, out=indptr[1:])
+        # Place p of the answer lies p - indptr[row] past the start of its row.
+        source = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], lengths)
+        return Histories(indptr, self.indices[source])

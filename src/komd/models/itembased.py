@@ -1,0 +1,71 @@
+"""The scorer that all item-based methods share.
+
+Whatever the method, a person is a short list of weights w on the items of their own history, plus one scalar b on one
+global vector S of the items:
+
+    score(u, j) = Σ_{i ∈ I_u} w_i M(i, j) − b S_j
+
+A method says what M and S are when it learns, and what w and b are for a history. Everything else is here.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from komd.kernels.matrix import ItemMatrix
+from komd.models.catalogue import Catalogue
+from komd.models.histories import Histories
+from komd.models.recommender import Arrays, Recommender
+
+__all__ = ["ItemBased"]
+
+
+class ItemBased(Recommender):
+    """A model whose scores are weighted sums of rows of an item-item matrix."""
+
+    _matrix: ItemMatrix
+    _S: NDArray[np.float64]
+
+    @abstractmethod
+    def _build(
+        self, catalogue: Catalogue, threads: int | None, memory: str | int | None
+    ) -> tuple[ItemMatrix, NDArray[np.float64]]:
+        """M and S."""
+
+    @abstractmethod
+    def _weigh(self, histories: Histories) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """w, aligned with the items of the histories, and b, one for each person."""
+
+    def _learn(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> None:
+        self._matrix, self._S = self._build(catalogue, threads, memory)
+
+    def _score(self, histories: Histories, scores: NDArray[np.float64]) -> None:
+        from komd._core.score import score_dense, score_sparse
+
+        weights, offsets = self._weigh(histories)
+        dense, indptr, indices, values = self._matrix.compiled_form()
+        people = (histories.indptr, histories.indices, weights, offsets, scores)
+        if self._matrix.storage == "dense":
+            score_dense(dense, self._S, *people)
+        else:
+            score_sparse(indptr, indices, values, self._S, *people)
+
+    def _explain(
+        self, history: Histories, item: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float32], NDArray[np.float64], float]:
+        weights, offsets = self._weigh(history)
+        similarities = self._matrix.entries(history.indices, item)
+        return weights, similarities, weights * similarities, float(-offsets[0] * self._S[item])
+
+    def _similarities(self, item: int) -> NDArray[np.float32]:
+        return self._matrix.row(item)
+
+    def _arrays(self) -> Arrays:
+        return {"S": self._S, **self._matrix.arrays()}
+
+    def _restore(self, arrays: Arrays) -> None:
+        self._matrix = ItemMatrix.from_arrays(arrays)
+        self._S = arrays["S"]  # type: ignore[assignment]

@@ -1,0 +1,71 @@
+"""Parameters of models: listed, changed, copied and shown as the Python that makes them."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import Any, Self
+
+from komd.errors import InputError, nearest
+
+__all__ = ["Parameters", "at_least", "one_of"]
+
+
+class Parameters:
+    """A class whose constructor is keyword-only and stores each argument under its own name."""
+
+    @classmethod
+    def _defaults(cls) -> dict[str, Any]:
+        signature = inspect.signature(cls.__init__)
+        return {name: p.default for name, p in signature.parameters.items() if name != "self"}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name, as in scikit-learn (`deep` changes nothing: no parameter is a model)."""
+        return {name: getattr(self, name) for name in self._defaults()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters; nothing is changed when one is wrong. What was fitted stays as it was fitted."""
+        known = self._defaults()
+        for name in params:
+            if name not in known:
+                raise InputError(f"{type(self).__name__} has no parameter {name!r}; {nearest(name, known)}")
+        checked = type(self)(**(self.get_params() | params))
+        for name in known:
+            setattr(self, name, getattr(checked, name))
+        return self
+
+    def clone(self) -> Self:
+        """An unfitted model with the same parameters."""
+        return type(self)(**self.get_params())
+
+    def __repr__(self) -> str:
+        changed = [
+            f"{name}={getattr(self, name)!r}"
+            for name, default in self._defaults().items()
+            if getattr(self, name) != default
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+
+def at_least(name: str, value: object, least: float, *, open_end: bool = False) -> None:
+    """Refuse a parameter that is not a finite number >= least (> least with `open_end`).
+
+    >>> at_least("regularization", -1.0, 0)
+    Traceback (most recent call last):
+    komd.errors.InputError: regularization must be >= 0, got -1.0
+    """
+    words = f"{'>' if open_end else '>='} {least:g}"
+    try:
+        number = math.nan if isinstance(value, (bool, str)) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(f"{name} must be a number {words}, got {value!r}")
+    if number < least or (open_end and number == least):
+        raise InputError(f"{name} must be {words}, got {value!r}")
+
+
+def one_of(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Refuse a word that is not one of the choices."""
+    if value not in choices:
+        raise InputError(f"{name} must be {' or '.join(map(repr, choices))}, got {value!r}")

@@ -1,0 +1,38 @@
+"""Popularity: the same list for everybody. The floor that any method must clear."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from komd.kernels.matrix import ItemMatrix, SparseMatrix
+from komd.models.catalogue import Catalogue
+from komd.models.histories import Histories
+from komd.models.itembased import ItemBased
+
+__all__ = ["Popularity"]
+
+
+class Popularity(ItemBased):
+    """Scores every item by how many people chose it. M = 0, S = popularity, b = −1.
+
+    Examples
+    --------
+    >>> import komd
+    >>> data = komd.generate(users=50, items=20, activity=5, rng=0)
+    >>> len(komd.Popularity().fit(data).recommend("user-00007", n=3))
+    3
+    """
+
+    def __init__(self) -> None:
+        pass
+
+    def _build(
+        self, catalogue: Catalogue, threads: int | None, memory: str | int | None
+    ) -> tuple[ItemMatrix, NDArray[np.float64]]:
+        m = len(catalogue.order)
+        nothing = SparseMatrix(np.zeros(m + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+        return nothing, catalogue.popularity
+
+    def _weigh(self, histories: Histories) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return np.zeros(len(histories.indices)), np.full(len(histories), -1.0)

@@ -1,0 +1,127 @@
+"""What a model answers: ragged lists of items with scores, an Arrow table underneath; and why an item was scored so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["Explanation", "Recommendations", "Table"]
+
+_SHOWN = 10
+
+
+class Table:
+    """An Arrow table that hands itself to any dataframe library."""
+
+    table: pa.Table
+
+    def to_arrow(self) -> pa.Table:
+        """The table itself."""
+        return self.table
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame (pandas must be installed)."""
+        return self.table.to_pandas()
+
+    def to_polars(self) -> Any:
+        """A polars DataFrame (polars must be installed)."""
+        import polars
+
+        return polars.from_arrow(self.table)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Recommendations(Table):
+    """Lists of items, best first: columns `user_id`, `item_id`, `score`, `rank` (from 1).
+
+    Lists are as long as there was something to recommend: never padded. For `similar_items` the first column is
+    `similar_to`.
+
+    Attributes
+    ----------
+    fallback
+        Ids of the people who have no history and were served by popularity.
+    skipped
+        How many unknown ids were passed over (`on_unknown="skip"`).
+    """
+
+    table: pa.Table
+    fallback: list[Any] = field(default_factory=list)
+    skipped: int = 0
+
+    def items(self, of: Any) -> list[Any]:
+        """The ids recommended to one person (or similar to one item), best first."""
+        key = self.table.column(0)
+        value = pa.scalar(of, key.type) if not isinstance(of, pa.Scalar) else of
+        return list(self.table.filter(pc.equal(key, value)).column("item_id").to_pylist())
+
+    def __repr__(self) -> str:
+        lines = [f"Recommendations({len(self):,} rows)"]
+        lines += _as_text(self.table.slice(0, _SHOWN))
+        if len(self) > _SHOWN:
+            lines.append(f"... {len(self) - _SHOWN:,} more")
+        if self.fallback:
+            lines.append(f"{len(self.fallback):,} without history, served by popularity")
+        if self.skipped:
+            lines.append(f"{self.skipped:,} unknown ids skipped")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation(Table):
+    """Why an item got its score: columns `item_id`, `weight`, `similarity`, `contribution`, the largest first.
+
+    The contributions and `global_term` sum to `score`. `global_term` is what does not come from a single item of the
+    history: the pull of everything that was not chosen.
+    """
+
+    user: Any
+    item: Any
+    score: float
+    global_term: float
+    table: pa.Table
+    fallback: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python values, ready for JSON but for the ids, which are what they are."""
+        return {
+            "user_id": self.user,
+            "item_id": self.item,
+            "score": self.score,
+            "global_term": self.global_term,
+            "fallback": self.fallback,
+            "contributions": self.table.to_pylist(),
+        }
+
+    def __repr__(self) -> str:
+        lines = [f"Explanation(user={self.user!r}, item={self.item!r}, score={self.score:.6g})"]
+        if self.fallback:
+            lines.append("no history: the score is the item's popularity")
+        lines += _as_text(self.table.slice(0, _SHOWN))
+        if len(self) > _SHOWN:
+            rest = pc.sum(self.table.column("contribution").slice(_SHOWN)).as_py()
+            lines.append(f"... {len(self) - _SHOWN:,} more items, together {rest:.6g}")
+        lines.append(f"global term {self.global_term:.6g}")
+        return "\n".join(lines)
+
+
+def _as_text(table: pa.Table) -> list[str]:
+    """Rows of a small table in aligned columns."""
+    cells = [
+        [name] + [f"{v:.6g}" if isinstance(v, float) else str(v) for v in table.column(name).to_pylist()]
+        for name in table.column_names
+    ]
+    widths = [max(len(cell) for cell in column) for column in cells]
+    return [
+        "  ".join(column[row].ljust(width) for column, width in zip(cells, widths, strict=True)).rstrip()
+        for row in range(table.num_rows + 1)
+    ]

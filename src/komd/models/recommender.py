@@ -1,0 +1,305 @@
+"""The public face of every model: fit, recommend, explain, save."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from komd import store
+from komd import threads as pool
+from komd.errors import FallbackWarning, InputError
+from komd.interactions.ids import Ids
+from komd.interactions.interactions import Interactions
+from komd.models.catalogue import Catalogue, OnUnknown
+from komd.models.histories import Histories
+from komd.models.parameters import Parameters, one_of
+from komd.models.ranking import best_of_block, users_per_block
+from komd.models.recommendations import Explanation, Recommendations
+
+__all__ = ["Recommender"]
+
+Arrays = dict[str, NDArray[np.generic]]
+
+
+class Recommender(Parameters, ABC):
+    """A model of who likes what. Subclasses say how to learn, how to score, and how to explain."""
+
+    _catalogue: Catalogue | None = None
+
+    # ---- what a method must say -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _learn(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> None:
+        """Learn from a catalogue."""
+
+    @abstractmethod
+    def _score(self, histories: Histories, scores: NDArray[np.float64]) -> None:
+        """Fill scores (people × items) for these histories; rows of people without history are overwritten after."""
+
+    @abstractmethod
+    def _explain(
+        self, history: Histories, item: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float32], NDArray[np.float64], float]:
+        """Weights, similarities and contributions of the items of one history, and the global term."""
+
+    @abstractmethod
+    def _similarities(self, item: int) -> NDArray[np.float32]:
+        """How similar every item is to this one."""
+
+    @abstractmethod
+    def _arrays(self) -> Arrays:
+        """What was learned, by name."""
+
+    @abstractmethod
+    def _restore(self, arrays: Arrays) -> None:
+        """Take back what `_arrays` gave."""
+
+    def _users_per_block(self) -> int:
+        """How many people are best scored together."""
+        return users_per_block(len(self.catalogue.order))
+
+    # ---- what everybody calls ---------------------------------------------------------------------------------
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """What the model knows of its data. Raises InputError before `fit`."""
+        if self._catalogue is None:
+            raise InputError(f"{type(self).__name__} is not fitted yet; call fit(data) first")
+        return self._catalogue
+
+    def fit(self, data: Any, *, threads: int | None = None, memory: str | int | None = None) -> Self:
+        """Learn from interactions.
+
+        Parameters
+        ----------
+        data
+            `Interactions`, a scipy sparse matrix (users × items), or a frame that `komd.read` takes.
+        threads
+            How many threads to use; every core by default. The result does not depend on it.
+        memory
+            The budget, such as "8GB"; 60 % of what is free by default.
+        """
+        interactions = Interactions.of(data)
+        if interactions.pairs == 0:
+            raise InputError(f"nothing to learn from: {interactions!r} holds no pair")
+        catalogue = Catalogue.of(interactions)
+        self._learn(catalogue, threads, memory)
+        self._catalogue = catalogue
+        return self
+
+    def recommend(
+        self,
+        users: Any = None,
+        *,
+        n: int = 10,
+        histories: Any = None,
+        exclude_seen: bool = True,
+        items: Iterable[Any] | None = None,
+        exclude: Iterable[Any] | None = None,
+        on_unknown: OnUnknown = "error",
+        threads: int | None = None,
+    ) -> Recommendations:
+        """The n best items for known people, for strangers, or for everybody.
+
+        Parameters
+        ----------
+        users
+            An id, or several; everybody of the training data when neither `users` nor `histories` is given.
+        n
+            Length of the lists; they are shorter where there is less to recommend.
+        histories
+            Instead of users: what people the model need not know have chosen. A mapping from any id to item ids, a
+            list of lists of item ids, `Interactions`, or a scipy sparse matrix. Nothing is retrained.
+        exclude_seen
+            Leave out what the person has already.
+        items, exclude
+            Only these items; none of these.
+        on_unknown
+            "error" raises UnknownIdError naming the id; "skip" passes over it and counts it in the result.
+        threads
+            How many threads to use.
+        """
+        catalogue = self.catalogue
+        one_of("on_unknown", on_unknown, ("error", "skip"))
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+            raise InputError(f"n must be a whole number of at least 1, got {n!r}")
+        people, rows, skipped = self._people(users, histories, on_unknown)
+        candidates, passed = self._candidates(items, exclude, on_unknown)
+        empty = np.flatnonzero(rows.lengths == 0)
+        if empty.size:
+            warnings.warn(
+                f"{empty.size:,} of {len(rows):,} people have no history: they are served by popularity",
+                FallbackWarning,
+                stacklevel=2,
+            )
+
+        def best(block: tuple[int, int]) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]]:
+            return best_of_block(self._scores_of, rows.block(*block), candidates, int(n), exclude_seen)
+
+        pieces = pool.blocks(len(rows), self._users_per_block())
+        parts = list(pool.run(best, pieces, threads=threads, label="recommend", size=lambda b: b[1] - b[0]))
+        numbers, scores, counts = (
+            ((np.concatenate(column) if len(column) > 1 else column[0]) for column in zip(*parts, strict=True))
+            if parts
+            else (np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64))
+        )
+        start = np.cumsum(counts) - counts
+        rank = np.arange(1, len(numbers) + 1) - np.repeat(start, counts)
+        table = pa.table(
+            {
+                "user_id": people.take(pa.array(np.repeat(np.arange(len(rows)), counts))),
+                "item_id": catalogue.item_ids(numbers),
+                "score": scores,
+                "rank": rank.astype(np.int32),
+            }
+        )
+        return Recommendations(table, people.take(pa.array(empty)).to_pylist(), skipped + passed)
+
+    def explain(self, user: Any = None, item: Any = None, *, history: Iterable[Any] | None = None) -> Explanation:
+        """Why `item` gets its score for a known user, or for a stranger with this history (item ids)."""
+        if item is None or (user is None) == (history is None):
+            raise InputError("explain takes a user and an item, or an item and history=[...]")
+        catalogue = self.catalogue
+        if history is None:
+            row = catalogue.histories.take(catalogue.find_users([user], "error"))
+        else:
+            row = Histories.of_rows([catalogue.find_items(list(history), "error")])
+        number = int(catalogue.find_items([item], "error")[0])
+        score = float(self._scores_of(row)[0, number])
+        if len(row.indices):
+            weights, similarities, contributions, rest = self._explain(row, number)
+        else:
+            weights = contributions = np.zeros(0)
+            similarities, rest = np.zeros(0, np.float32), score
+        order = np.argsort(-np.abs(contributions), kind="stable")
+        table = pa.table(
+            {
+                "item_id": catalogue.item_ids(row.indices[order]),
+                "weight": weights[order],
+                "similarity": similarities[order].astype(np.float64),
+                "contribution": contributions[order],
+            }
+        )
+        return Explanation(user, item, score, rest, table, fallback=not len(row.indices))
+
+    def similar_items(self, items: Any, *, n: int = 10, on_unknown: OnUnknown = "error") -> Recommendations:
+        """The n items most like each of these; only those with some likeness, never the item itself."""
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+            raise InputError(f"n must be a whole number of at least 1, got {n!r}")
+        catalogue = self.catalogue
+        found = catalogue.find_items(_several(items), on_unknown)
+        known = found[found >= 0]
+        likes, nears = [], []
+        for number in known:
+            like = np.array(self._similarities(int(number)), np.float64)
+            like[number] = 0.0
+            near = np.argsort(-like, kind="stable")[:n].astype(np.int32)
+            near = near[like[near] > 0]
+            nears.append(near)
+            likes.append(like[near])
+        counts = [len(near) for near in nears]
+        empty = np.zeros(0, np.int32)
+        table = pa.table(
+            {
+                "similar_to": catalogue.item_ids(np.repeat(known, counts)),
+                "item_id": catalogue.item_ids(np.concatenate([empty, *nears])),
+                "score": np.concatenate([np.zeros(0), *likes]),
+                "rank": np.concatenate([empty, *(np.arange(1, c + 1) for c in counts)]).astype(np.int32),
+            }
+        )
+        return Recommendations(table, skipped=len(found) - len(known))
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to a folder; `komd.load` reads it. An old model there stays whole until the end."""
+        catalogue = self.catalogue
+        arrays: Arrays = {
+            "order": catalogue.order,
+            "history_indptr": catalogue.histories.indptr,
+            "history_indices": catalogue.histories.indices,
+        }
+        ids = {"users": catalogue.users.values, "items": catalogue.items.values}
+        store.save(Path(path), model=repr(self), arrays=arrays | self._arrays(), ids=ids)
+
+    # ---- inside -----------------------------------------------------------------------------------------------
+
+    def _loaded(self, arrays: Arrays, ids: dict[str, pa.Array]) -> Self:
+        histories = Histories(arrays["history_indptr"], arrays["history_indices"])  # type: ignore[arg-type]
+        users, items = Ids(ids["users"], noun="user"), Ids(ids["items"], noun="item")
+        self._restore(arrays)
+        self._catalogue = Catalogue(users, items, arrays["order"], histories)  # type: ignore[arg-type]
+        return self
+
+    def _scores_of(self, histories: Histories, scores: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """Scores (people × items) of a block of histories; popularity for those without one."""
+        if scores is None:
+            scores = np.empty((len(histories), len(self.catalogue.order)))
+        scores = scores[: len(histories)]
+        self._score(histories, scores)
+        scores[histories.lengths == 0] = self.catalogue.popularity
+        return scores
+
+    def _people(self, users: Any, histories: Any, on_unknown: OnUnknown) -> tuple[pa.Array, Histories, int]:
+        """Whom to serve: their ids, their histories, and how many unknown ids were skipped."""
+        catalogue = self.catalogue
+        if users is not None and histories is not None:
+            raise InputError("give users or histories, not both: a history stands for its person")
+        if histories is not None:
+            return self._strangers(histories, on_unknown)
+        if users is None:
+            return catalogue.users.values, catalogue.histories, 0
+        found = catalogue.find_users(_several(users), on_unknown)
+        known = found[found >= 0]
+        return catalogue.users.take(known), catalogue.histories.take(known), len(found) - len(known)
+
+    def _strangers(self, histories: Any, on_unknown: OnUnknown) -> tuple[pa.Array, Histories, int]:
+        catalogue = self.catalogue
+        if isinstance(histories, Interactions) or hasattr(histories, "tocsr"):
+            data = Interactions.of(histories)
+            rows, skipped = catalogue.translated(data, on_unknown)
+            return data.users.values, rows, skipped
+        if isinstance(histories, Mapping):
+            names, lists = list(histories), [_several(h) for h in histories.values()]
+        elif isinstance(histories, (list, tuple)):
+            lists = [_several(h) for h in histories]
+            names = list(range(len(lists)))
+        else:
+            raise InputError(
+                "histories must be a mapping {id: [item ids]}, a list of lists of item ids, Interactions or a scipy "
+                f"matrix, got {type(histories).__name__}"
+            )
+        found = catalogue.find_items([item for row in lists for item in row], on_unknown)
+        ends = np.cumsum([len(row) for row in lists], dtype=np.int64)
+        rows_found = np.split(found, ends[:-1]) if lists else []
+        rows = Histories.of_rows([row[row >= 0] for row in rows_found])
+        return pa.array(names), rows, int((found < 0).sum())
+
+    def _candidates(
+        self, items: Iterable[Any] | None, exclude: Iterable[Any] | None, on_unknown: OnUnknown
+    ) -> tuple[NDArray[np.int32], int]:
+        """Inside numbers of the items that may be recommended, ascending, and how many unknown ids were skipped."""
+        catalogue = self.catalogue
+        candidates = np.arange(len(catalogue.order), dtype=np.int32)
+        skipped = 0
+        if items is not None:
+            found = catalogue.find_items(_several(items), on_unknown)
+            skipped += int((found < 0).sum())
+            candidates = np.unique(found[found >= 0])
+        if exclude is not None:
+            found = catalogue.find_items(_several(exclude), on_unknown)
+            skipped += int((found < 0).sum())
+            candidates = np.setdiff1d(candidates, found)
+        return candidates, skipped
+
+
+def _several(ids: Any) -> Any:
+    """A list of ids from a list, an array, or a single id."""
+    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
+        return [ids]
+    return ids if hasattr(ids, "__len__") and not isinstance(ids, (set, frozenset, dict)) else list(ids)

@@ -1,0 +1,99 @@
+"""Models by name: the text that makes one, and the folder that holds one."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+from komd import store
+from komd.errors import InputError, KomdError, ModelFileError, nearest
+from komd.kernels import RBF, DotProduct, Jaccard, Linear, Polynomial, Tanimoto
+from komd.models.cfkomd import CFKOMD
+from komd.models.cfomd import CFOMD
+from komd.models.ecfomd import ECFOMD
+from komd.models.popularity import Popularity
+from komd.models.recommender import Recommender
+
+__all__ = ["MODELS", "load", "model_from_text"]
+
+MODELS: dict[str, type[Recommender]] = {c.__name__: c for c in (CFKOMD, CFOMD, ECFOMD, Popularity)}
+_KERNELS = {c.__name__: c for c in (DotProduct, Jaccard, Linear, Polynomial, RBF, Tanimoto)}
+
+
+def model_from_text(text: str) -> Recommender:
+    """The unfitted model that a text such as its `repr` describes.
+
+    Only names of models and kernels, keywords and literals are understood; nothing is evaluated.
+
+    >>> model_from_text("CFKOMD(kernel=Polynomial(degree=2, c=4), regularization=0.01)")
+    CFKOMD(kernel=Polynomial(degree=2, c=4))
+    >>> model_from_text("ECFOMD")
+    ECFOMD()
+    """
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError) as error:
+        raise InputError(f"cannot read the model {text!r}: write it like CFKOMD(kernel='tanimoto')") from error
+    name = _called(tree)
+    if name not in MODELS:
+        raise InputError(f"unknown model {name or text!r}; {nearest(name or text, MODELS)}")
+    return _built(MODELS[name], tree, text)  # type: ignore[no-any-return]
+
+
+def load(path: str | Path, *, verify: bool = True) -> Recommender:
+    """The model saved in a folder. Its arrays are mapped, not read; `verify=False` skips their checksums.
+
+    >>> load("nowhere.komd")
+    Traceback (most recent call last):
+    komd.errors.ModelFileError: no model at nowhere.komd
+    """
+    text, arrays, ids = store.load(Path(path), verify=verify)
+    try:
+        return model_from_text(text)._loaded(arrays, ids)
+    except (KomdError, KeyError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        raise ModelFileError(f"{path} holds no model this komd knows: {error}") from error
+
+
+def _called(tree: ast.expr) -> str:
+    if isinstance(tree, ast.Call):
+        tree = tree.func
+    return tree.id if isinstance(tree, ast.Name) else ""
+
+
+def _built(known: Any, tree: ast.expr, text: str) -> Any:
+    if isinstance(tree, ast.Name):
+        return known()
+    assert isinstance(tree, ast.Call)
+    positional = [_value(argument, text) for argument in tree.args]
+    named = {}
+    for keyword in tree.keywords:
+        if keyword.arg is None:
+            raise InputError(f"cannot read the model {text!r}: ** is not understood here")
+        named[keyword.arg] = _value(keyword.value, text)
+    try:
+        return known(*positional, **named)
+    except TypeError:
+        import inspect
+
+        names = list(inspect.signature(known).parameters)
+        unknown = [name for name in named if name not in names]
+        if unknown:
+            raise InputError(
+                f"{known.__name__} has no parameter {unknown[0]!r}; {nearest(unknown[0], names)}"
+            ) from None
+        raise InputError(f"cannot read the model {text!r}: {known.__name__} takes {', '.join(names)} by name") from None
+
+
+def _value(tree: ast.expr, text: str) -> Any:
+    name = _called(tree)
+    if name in _KERNELS:
+        return _built(_KERNELS[name], tree, text)
+    if name:
+        raise InputError(f"unknown name {name!r} in the model {text!r}; {nearest(name, _KERNELS)}")
+    try:
+        return ast.literal_eval(tree)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"cannot read the model {text!r}: only names, numbers, texts and lists") from error

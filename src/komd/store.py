@@ -1,0 +1,178 @@
+"""A model on disk: a folder of memory-mapped arrays and one manifest.
+
+    plays.komd/
+      manifest.json              format, komd version, model text, and name, type, shape, bytes, SHA-256 of every file
+      matrix-3f2a...c1.npy       arrays, one file each, named by their checksum
+      users-77b0...9e.arrow      ids
+
+The manifest is the model: a file it does not name is not part of it. A save writes new files beside the old ones,
+flushes them, and only then swaps the manifest in one step; the old files go last. So at every moment, whatever fails,
+the folder holds one whole model. Nothing is pickled, and nothing in a folder is executed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from komd.errors import InputError, ModelFileError
+
+__all__ = ["FORMAT", "load", "save"]
+
+FORMAT = 1
+_MANIFEST = "manifest.json"
+
+Arrays = dict[str, NDArray[np.generic]]
+
+
+def save(path: Path, *, model: str, arrays: Arrays, ids: dict[str, pa.Array]) -> None:
+    """Write a model to the folder `path`, replacing the model there, if any, only when all is written."""
+    old = _replaceable(path)
+    made: list[Path] = []
+    fresh = not path.exists()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        entries = {}
+        for name, array in arrays.items():
+            entries[name] = _write(path, name, ".npy", array, made)
+        for name, values in ids.items():
+            entries[name] = _write(path, name, ".arrow", values, made)
+        manifest = {"format": FORMAT, "komd": metadata.version("komd"), "model": model, "files": entries}
+        temporary = path / f".{_MANIFEST}.{os.getpid()}"
+        made.append(temporary)
+        with temporary.open("w", encoding="utf-8") as file:
+            json.dump(manifest, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path / _MANIFEST)
+    except BaseException as error:
+        kept = {entry["file"] for entry in old.values()}
+        for part in made:
+            if part.name not in kept:
+                with contextlib.suppress(OSError):
+                    part.unlink(missing_ok=True)
+        if fresh:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        if isinstance(error, OSError):
+            reason = error.strerror or str(error)
+            left = "; the model that was there is whole" if old else ""
+            raise ModelFileError(f"could not save the model to {path}: {reason}{left}") from error
+        raise
+    kept = {entry["file"] for entry in entries.values()}
+    for entry in old.values():
+        if entry["file"] not in kept:
+            with contextlib.suppress(OSError):
+                (path / entry["file"]).unlink(missing_ok=True)
+
+
+def load(path: Path, *, verify: bool = True) -> tuple[str, Arrays, dict[str, pa.Array]]:
+    """The model text, arrays and ids of a saved model. `verify` reads every byte once to check it."""
+    manifest = _manifest(path)
+    arrays: Arrays = {}
+    ids: dict[str, pa.Array] = {}
+    for name, entry in manifest["files"].items():
+        file = path / entry["file"]
+        if not file.is_file():
+            raise ModelFileError(f"{path} is not whole: {entry['file']} is missing; save the model again")
+        if file.stat().st_size != entry["bytes"]:
+            raise ModelFileError(
+                f"{path} is not whole: {entry['file']} has {file.stat().st_size:,} bytes, not {entry['bytes']:,}; "
+                "save the model again"
+            )
+        if verify and _checksum(file) != entry["sha256"]:
+            raise ModelFileError(f"{path} was altered: {entry['file']} is not what was saved; save the model again")
+        try:
+            if file.suffix == ".arrow":
+                with pa.memory_map(str(file)) as source:
+                    ids[name] = pa.ipc.open_file(source).read_all().column(0).combine_chunks()
+            else:
+                arrays[name] = _mapped(file)
+        except (ValueError, OSError, pa.ArrowException) as error:
+            raise ModelFileError(f"{path}: {entry['file']} cannot be read ({error})") from error
+    return str(manifest["model"]), arrays, ids
+
+
+def _mapped(file: Path) -> NDArray[np.generic]:
+    # Copy-on-write: pages are shared between processes, and compiled code sees an ordinary writable array.
+    array = np.load(file, mmap_mode="c", allow_pickle=False) if file.stat().st_size > 4096 else np.load(file)
+    return np.asarray(array)
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    file = path / _MANIFEST
+    if not path.exists():
+        raise ModelFileError(f"no model at {path}")
+    if not file.is_file():
+        raise ModelFileError(f"{path} holds no komd model: it has no {_MANIFEST}")
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+        found = int(manifest["format"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ModelFileError(f"{file} cannot be read ({error}); save the model again") from error
+    if found > FORMAT:
+        raise ModelFileError(
+            f"{path} was saved by komd {manifest.get('komd', '?')} in format {found}; this komd reads up to format "
+            f"{FORMAT}: upgrade komd"
+        )
+    for entry in manifest.get("files", {}).values():
+        name = str(entry.get("file", ""))
+        if not {"file", "bytes", "sha256"} <= set(entry) or Path(name).name != name:
+            raise ModelFileError(f"{file} was altered: {entry!r} is no file of a model")
+    if not manifest.get("files") or not isinstance(manifest.get("model"), str):
+        raise ModelFileError(f"{file} was altered: it names no files or no model")
+    return dict(manifest)
+
+
+def _replaceable(path: Path) -> dict[str, Any]:
+    """The files of the model that stands at `path`; refuses to write over anything else."""
+    if not path.exists():
+        return {}
+    if not path.is_dir():
+        raise InputError(f"{path} is a file; a model is saved to a folder")
+    if not any(path.iterdir()):
+        return {}
+    if not (path / _MANIFEST).is_file():
+        raise InputError(f"{path} is a folder that holds something other than a model; choose another name")
+    try:
+        return dict(_manifest(path)["files"])
+    except ModelFileError:
+        return {}  # a damaged model may be replaced
+
+
+def _write(path: Path, name: str, suffix: str, content: Any, made: list[Path]) -> dict[str, Any]:
+    """Write one file under the name of its checksum, flushed to the disk; returns its entry in the manifest."""
+    temporary = path / f".{name}.{os.getpid()}"
+    made.append(temporary)
+    entry: dict[str, Any] = {}
+    with temporary.open("wb") as file:
+        if suffix == ".npy":
+            array = np.ascontiguousarray(content)
+            entry |= {"dtype": str(array.dtype), "shape": list(array.shape)}
+            np.save(file, array, allow_pickle=False)
+        else:
+            entry |= {"dtype": str(content.type), "shape": [len(content)]}
+            table = pa.table({name: content})
+            with pa.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(table)
+        file.flush()
+        os.fsync(file.fileno())
+    digest = _checksum(temporary)
+    final = path / f"{name}-{digest[:16]}{suffix}"
+    made.append(final)
+    temporary.replace(final)
+    return {"file": final.name, "bytes": final.stat().st_size, "sha256": digest} | entry
+
+
+def _checksum(file: Path) -> str:
+    with file.open("rb") as source:
+        return hashlib.file_digest(source, "sha256").hexdigest()
