@@ -31,16 +31,26 @@ if TYPE_CHECKING:
     from komd.interactions.generate import generate
     from komd.interactions.interactions import Interactions, align
     from komd.interactions.read import read
+    from komd.models.bpr import BPR
+    from komd.models.bprknn import BPRKNN
     from komd.models.cfkomd import CFKOMD
     from komd.models.cfomd import CFOMD
+    from komd.models.ease import EASE
     from komd.models.ecfomd import ECFOMD
+    from komd.models.msdw import MSDW
     from komd.models.popularity import Popularity
     from komd.models.recommendations import Explanation, Recommendations
     from komd.models.registry import load, model_from_text
+    from komd.models.rp3beta import RP3Beta
+    from komd.models.slim import SLIM
+    from komd.models.wrmf import WRMF
 
 _HOME = {
+    "BPR": "komd.models.bpr",
+    "BPRKNN": "komd.models.bprknn",
     "CFKOMD": "komd.models.cfkomd",
     "CFOMD": "komd.models.cfomd",
+    "EASE": "komd.models.ease",
     "ECFOMD": "komd.models.ecfomd",
     "Evaluation": "komd.evaluation.evaluate",
     "Explanation": "komd.models.recommendations",
@@ -48,11 +58,15 @@ _HOME = {
     "InputError": "komd.errors",
     "Interactions": "komd.interactions.interactions",
     "KomdError": "komd.errors",
+    "MSDW": "komd.models.msdw",
     "ModelFileError": "komd.errors",
     "Popularity": "komd.models.popularity",
+    "RP3Beta": "komd.models.rp3beta",
     "Recommendations": "komd.models.recommendations",
+    "SLIM": "komd.models.slim",
     "SolverError": "komd.errors",
     "UnknownIdError": "komd.errors",
+    "WRMF": "komd.models.wrmf",
     "align": "komd.interactions.interactions",
     "evaluate": "komd.evaluation.evaluate",
     "generate": "komd.interactions.generate",
@@ -63,9 +77,15 @@ _HOME = {
 _MODULES = {"kernels": "komd.kernels", "split": "komd.interactions.split"}
 
 __all__ = [
+    "BPR",
+    "BPRKNN",
     "CFKOMD",
     "CFOMD",
+    "EASE",
     "ECFOMD",
+    "MSDW",
+    "SLIM",
+    "WRMF",
     "Evaluation",
     "Explanation",
     "FallbackWarning",
@@ -74,6 +94,7 @@ __all__ = [
     "KomdError",
     "ModelFileError",
     "Popularity",
+    "RP3Beta",
     "Recommendations",
     "SolverError",
     "UnknownIdError",

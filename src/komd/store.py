@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from komd.errors import InputError, ModelFileError
 
-__all__ = ["FORMAT", "load", "save"]
+__all__ = ["FORMAT", "load", "replaceable", "save"]
 
 FORMAT = 1
 _MANIFEST = "manifest.json"
@@ -36,7 +36,7 @@ Arrays = dict[str, NDArray[np.generic]]
 
 def save(path: Path, *, model: str, arrays: Arrays, ids: dict[str, pa.Array]) -> None:
     """Write a model to the folder `path`, replacing the model there, if any, only when all is written."""
-    old = _replaceable(path)
+    old = replaceable(path)
     made: list[Path] = []
     fresh = not path.exists()
     try:
@@ -133,12 +133,17 @@ def _manifest(path: Path) -> dict[str, Any]:
     return dict(manifest)
 
 
-def _replaceable(path: Path) -> dict[str, Any]:
-    """The files of the model that stands at `path`; refuses to write over anything else."""
+def replaceable(path: Path) -> dict[str, Any]:
+    """The files of the model that stands at `path`; refuses what cannot be written, or is no model."""
     if not path.exists():
+        parent = next((p for p in path.absolute().parents if p.exists()), Path("/"))
+        if not os.access(parent, os.W_OK):
+            raise ModelFileError(f"could not save the model to {path}: no permission to write in {parent}")
         return {}
     if not path.is_dir():
         raise InputError(f"{path} is a file; a model is saved to a folder")
+    if not os.access(path, os.W_OK):
+        raise ModelFileError(f"could not save the model to {path}: no permission to write there; what was there is whole")
     if not any(path.iterdir()):
         return {}
     if not (path / _MANIFEST).is_file():

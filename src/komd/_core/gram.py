@@ -1,4 +1,10 @@
-"""Co-occurrence: how many users chose both item i and item j."""
+"""Co-occurrence: how many users chose both item i and item j, or how much those users weigh together.
+
+Both functions take `weights`, one for each user, or None: every user counts 1. None is settled when the function is
+compiled, so that plain counting carries nothing of the weights. Counters are int32 for counts and float64 for weights.
+A sum runs over the users in ascending order, whatever the block: the same to the last bit, and the same for (i, j) and
+(j, i).
+"""
 
 from __future__ import annotations
 
@@ -20,6 +26,7 @@ def count_upper(
     first: int,
     last: int,
     counts: np.ndarray,
+    weights: np.ndarray | None = None,
 ) -> None:
     """counts[i - first, j] += |U_i ∩ U_j| for items first <= i < last and all j >= i.
 
@@ -30,8 +37,13 @@ def count_upper(
     for i in range(first, last):
         row = counts[i - first]
         for p in range(item_indptr[i], item_indptr[i + 1]):
-            for k in range(item_where[p], user_indptr[item_users[p] + 1]):
-                row[np.uint32(user_items[k])] += 1
+            v = item_users[p]
+            if weights is None:
+                weight = 1
+            else:
+                weight = weights[v]
+            for k in range(item_where[p], user_indptr[v + 1]):
+                row[np.uint32(user_items[k])] += weight
 
 
 _AHEAD = 4  # users whose rows are asked for in advance: enough to hide a trip to memory
@@ -49,13 +61,15 @@ def count_pairs(
     indptr: np.ndarray,
     indices: np.ndarray,
     counts: np.ndarray,
+    weights: np.ndarray | None = None,
 ) -> None:
     """Compressed rows first..last of the co-occurrence matrix, columns ascending.
 
-    `counter` is scratch of one int32 per item, all zero on entry and on return. `indptr` (rows + 1)
+    `counter` is scratch of one number per item, all zero on entry and on return. `indptr` (rows + 1)
     is filled from indptr[0]; `indices` and `counts` are long enough for every row. The list of
     touched items is kept without a branch: a place is always written, the length grows only on a
-    first touch. Twin: tests/reference.py::cooccurrence.
+    first touch, which is where the counter is still zero: hence weights must be > 0, and sums of
+    such never are. Twin: tests/reference.py::cooccurrence.
     """
     end = indptr[0]
     for i in range(first, last):
@@ -65,12 +79,16 @@ def count_pairs(
             if p + _AHEAD < stop:
                 prefetch(user_items, user_indptr[item_users[p + _AHEAD]])
             v = item_users[p]
+            if weights is None:
+                weight = 1
+            else:
+                weight = weights[v]
             for k in range(user_indptr[v], user_indptr[v + 1]):
                 j = user_items[k]
                 seen = counter[np.uint32(j)]
                 indices[end] = j
                 end += seen == 0
-                counter[np.uint32(j)] = seen + 1
+                counter[np.uint32(j)] = seen + weight
         indices[start:end].sort()
         for p in range(start, end):
             j = indices[p]

@@ -24,49 +24,63 @@ def solve_simplex(K: np.ndarray, g: np.ndarray, lam: float, alpha: np.ndarray, t
 
     `alpha` arrives feasible with `g = K alpha + lam alpha - q`, half of the gradient; both leave
     optimal to a KKT gap of `tol`: no item with weight has a g more than `tol` above the least g.
-    Each step moves weight from the item with the largest g to the one with the least, exactly to
-    the minimum along that line. Returns the steps taken, or -1 when `max_steps` ran out.
-    Twin: tests/reference.py::solve_simplex.
+    Returns the steps taken, or -1 when `max_steps` ran out. Twin: tests/reference.py::solve_simplex.
     """
-    m = alpha.shape[0]
+    low, high = _worst_pair(g, alpha)
+    for step in range(max_steps):
+        if g[high] - g[low] <= tol:
+            return step
+        low, high = _move(K[low], K[high], low, high, g, lam, alpha)
+    return -1
+
+
+@compiled
+def _worst_pair(g: np.ndarray, alpha: np.ndarray) -> tuple[int, int]:
+    """The item with the least g, and the one with the largest among those with weight."""
     low = 0
     high = 0
     g_low = np.inf
     g_high = -np.inf
-    for k in range(m):
+    for k in range(alpha.shape[0]):
         if g[k] < g_low:
             g_low = g[k]
             low = k
         if alpha[k] > 0.0 and g[k] > g_high:
             g_high = g[k]
             high = k
-    for step in range(max_steps):
-        if g_high - g_low <= tol:
-            return step
-        K_low = K[low]
-        K_high = K[high]
-        curvature = K_low[low] + K_high[high] - 2.0 * K_low[high] + 2.0 * lam
-        move = (g_high - g_low) / max(curvature, _FLAT)
-        if move >= alpha[high]:
-            move = alpha[high]
-            alpha[high] = 0.0
-        else:
-            alpha[high] -= move
-        alpha[low] += move
-        g[low] += lam * move
-        g[high] -= lam * move
-        g_low = np.inf
-        g_high = -np.inf
-        for k in range(m):
-            x = g[k] + move * (np.float64(K_low[k]) - np.float64(K_high[k]))
-            g[k] = x
-            if x < g_low:
-                g_low = x
-                low = k
-            if x > g_high and alpha[k] > 0.0:
-                g_high = x
-                high = k
-    return -1
+    return low, high
+
+
+@compiled
+def _move(
+    K_low: np.ndarray, K_high: np.ndarray, low: int, high: int, g: np.ndarray, lam: float, alpha: np.ndarray
+) -> tuple[int, int]:
+    """Move weight from `high` to `low`, exactly to the minimum along that line; returns the next pair.
+
+    Updating the gradient and finding the next pair is one pass: it is what all the time is spent on.
+    """
+    curvature = K_low[low] + K_high[high] - 2.0 * K_low[high] + 2.0 * lam
+    move = (g[high] - g[low]) / max(curvature, _FLAT)
+    if move >= alpha[high]:
+        move = alpha[high]
+        alpha[high] = 0.0
+    else:
+        alpha[high] -= move
+    alpha[low] += move
+    g[low] += lam * move
+    g[high] -= lam * move
+    g_low = np.inf
+    g_high = -np.inf
+    for k in range(alpha.shape[0]):
+        x = g[k] + move * (np.float64(K_low[k]) - np.float64(K_high[k]))
+        g[k] = x
+        if x < g_low:
+            g_low = x
+            low = k
+        if x > g_high and alpha[k] > 0.0:
+            g_high = x
+            high = k
+    return low, high
 
 
 _WORTH_SHRINKING = 32  # items below which the whole problem sits in the cache anyway
@@ -138,15 +152,22 @@ def solve_shrinking(
 
 
 @compiled
-def gather_dense(K: np.ndarray, h: np.ndarray, K_u: np.ndarray, sums: np.ndarray) -> None:
-    """K_u = K[h][:, h] and its row sums, for one user's items h (sorted)."""
+def gather_row(
+    dense: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    h: np.ndarray,
+    x: int,
+    out: np.ndarray,
+) -> float:
+    """out = K[h[x], h] for one user's sorted items h; returns its sum. K is dense, or sorted compressed rows."""
     m_u = h.shape[0]
-    whole = m_u - m_u % 4
-    for x in range(m_u):
-        row = K[np.uint32(h[x])]
-        out = K_u[x]
-        s0 = 0.0  # four sums: one alone would wait for itself at every addition
-        s1 = 0.0
+    s0 = 0.0
+    if dense.shape[0] > 0:
+        row = dense[np.uint32(h[x])]
+        whole = m_u - m_u % 4
+        s1 = 0.0  # four sums: one alone would wait for itself at every addition
         s2 = 0.0
         s3 = 0.0
         for y in range(0, whole, 4):
@@ -166,40 +187,24 @@ def gather_dense(K: np.ndarray, h: np.ndarray, K_u: np.ndarray, sums: np.ndarray
             v0 = row[np.uint32(h[y])]
             out[y] = v0
             s0 += v0
-        sums[x] = (s0 + s1) + (s2 + s3)
-
-
-@compiled
-def gather_sparse(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    values: np.ndarray,
-    h: np.ndarray,
-    K_u: np.ndarray,
-    sums: np.ndarray,
-) -> None:
-    """K_u = K[h][:, h] and its row sums, for sorted compressed rows and sorted items h."""
-    m_u = h.shape[0]
-    for x in range(m_u):
-        out = K_u[x]
-        low = indptr[h[x]]
-        end = indptr[h[x] + 1]
-        total = 0.0
-        for y in range(m_u):
-            high = end
-            wanted = h[y]
-            while low < high:  # first place whose column is not below the wanted one
-                middle = (low + high) >> 1
-                if indices[middle] < wanted:
-                    low = middle + 1
-                else:
-                    high = middle
-            if low < end and indices[low] == wanted:
-                out[y] = values[low]
-                total += values[low]
+        return (s0 + s1) + (s2 + s3)
+    low = indptr[h[x]]
+    end = indptr[h[x] + 1]
+    for y in range(m_u):
+        high = end
+        wanted = h[y]
+        while low < high:  # first place whose column is not below the wanted one
+            middle = (low + high) >> 1
+            if indices[middle] < wanted:
+                low = middle + 1
             else:
-                out[y] = 0.0
-        sums[x] = total
+                high = middle
+        if low < end and indices[low] == wanted:
+            out[y] = values[low]
+            s0 += values[low]
+        else:
+            out[y] = 0.0
+    return s0
 
 
 @compiled
@@ -220,17 +225,19 @@ def solve_users(
     gaps: np.ndarray,
     squares: np.ndarray,
     lines: np.ndarray,
+    rows: np.ndarray,
     kept: np.ndarray,
 ) -> int:
     """CF-KOMD's weights for a block of users, in the form the scorer takes (docs/maths.md, "One scorer").
 
     K is `dense`, or compressed rows when `dense` is empty. With `exact` negatives the weight of item i is
     alpha_i + 1/m_u- and the offset 1/m_u-; else alpha_i and 1/m. `gaps` gets each user's KKT gap.
-    Scratch, for the largest m_u of the block: `squares` (2, m_u * m_u) float32, `lines` (5, m_u) float64, `kept` (m_u)
-    int32.
+    Scratch for the largest m_u of the block: `lines` (4, m_u) float64, `rows` (2, m_u) float32, `kept` (m_u) int32; and
+    `squares` (2, side * side) float32: K_u is gathered whole up to m_u = side, else row by row as steps need it.
     Returns the number of users left unsolved after `max_steps` times m_u steps.
     """
     m = S.shape[0]
+    side = int(np.sqrt(squares.shape[1]))
     unsolved = 0
     for u in range(history_indptr.shape[0] - 1):
         h = history[history_indptr[u] : history_indptr[u + 1]]
@@ -240,25 +247,31 @@ def solve_users(
         offsets[u] = 0.0
         if m_u == 0:
             continue
-        K_u = squares[0, : m_u * m_u].reshape(m_u, m_u)
-        g, q, sums = lines[0, :m_u], lines[1, :m_u], lines[2, :m_u]
-        if dense.shape[0] > 0:
-            gather_dense(dense, h, K_u, sums)
-        else:
-            gather_sparse(indptr, indices, values, h, K_u, sums)
+        whole = m_u <= side
+        K_u = squares[0, : m_u * m_u].reshape(m_u, m_u) if whole else rows
+        g, q = lines[0, :m_u], lines[1, :m_u]
         negatives = m - m_u
         for i in range(m_u):
+            total = gather_row(dense, indptr, indices, values, h, i, K_u[i if whole else 0])
             if not exact:
                 q[i] = S[h[i]] / m
             elif negatives > 0:
-                q[i] = (S[h[i]] - sums[i]) / negatives
+                q[i] = (S[h[i]] - total) / negatives
             else:
                 q[i] = 0.0
             alpha[i] = 1.0 / m_u
-            g[i] = (sums[i] + lam) / m_u - q[i]
+            g[i] = (total + lam) / m_u - q[i]
         steps = max_steps * (m_u + 10)
-        if solve_shrinking(K_u, q, g, lam, alpha, tol, steps, kept, squares[1], lines[3], lines[4]) < 0:
-            unsolved += 1
+        if whole:
+            unsolved += solve_shrinking(K_u, q, g, lam, alpha, tol, steps, kept, squares[1], lines[2], lines[3]) < 0
+        else:
+            low, high = _worst_pair(g, alpha)
+            while g[high] - g[low] > tol and steps > 0:
+                gather_row(dense, indptr, indices, values, h, low, rows[0])
+                gather_row(dense, indptr, indices, values, h, high, rows[1])
+                low, high = _move(rows[0, :m_u], rows[1, :m_u], low, high, g, lam, alpha)
+                steps -= 1
+            unsolved += steps == 0
         g_low = np.inf
         g_high = -np.inf
         for i in range(m_u):

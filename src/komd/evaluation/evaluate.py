@@ -133,8 +133,8 @@ def evaluate(
     depths = [m.k for m in wanted if m.k is not None]
     deepest = max(depths, default=0)
     candidates = np.arange(len(model.catalogue.order), dtype=np.int32)
-    shares = model.catalogue.popularity / max(len(model.catalogue.users), 1)
-    surprise = -np.log2(np.maximum(shares, 1.0 / max(len(model.catalogue.users), 1)))
+    trained = max(int(np.count_nonzero(model.catalogue.histories.lengths)), 1)
+    surprise = -np.log2(np.maximum(model.catalogue.popularity, 1.0) / trained)
 
     def measure(
         block: tuple[int, int],

@@ -27,6 +27,7 @@ __all__ = ["Ids", "Numbers"]
 
 Numbers: TypeAlias = NDArray[np.int32]
 
+_TEXT_LIMIT = 1 << 30  # bytes of text, about, from which 32-bit offsets may not do: Arrow stops at twice that
 _SHOWN = 5  # ids named in a message or a repr
 _COMPARED = 20_000  # ids among which a nearest spelling is looked for
 _REMEMBERED = 50_000  # up to so many ids, a dictionary made at the first lookup answers small questions
@@ -148,7 +149,10 @@ class Ids:
         numbers = np.asarray(numbers)
         if self._values is None:
             return pa.array(numbers.astype(np.int64))
-        taken = self._storage.take(pa.array(numbers))
+        storage = self._storage
+        if pa.types.is_string(storage.type) and len(numbers) * (storage.nbytes / max(self._length, 1)) > _TEXT_LIMIT:
+            storage = storage.cast(pa.large_string())
+        taken = storage.take(pa.array(numbers))
         if isinstance(self._values, pa.ExtensionArray):
             return pa.ExtensionArray.from_storage(self._values.type, taken)
         return taken

@@ -12,6 +12,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +27,11 @@ Floats = NDArray[np.float64]
 
 class Kernel(ABC):
     """A similarity of two items that can be told from how many users chose each, and how many both."""
+
+    symmetric: ClassVar[bool] = True
+    """Whether K(i, j) = K(j, i)."""
+    unit_diagonal: ClassVar[bool] = True
+    """Whether K(i, i) = 1 for every item that somebody chose."""
 
     @abstractmethod
     def of_counts(self, both: Floats, first: Floats, second: Floats) -> Floats:
@@ -85,8 +92,15 @@ class Polynomial(_OfCosine):
     @property
     def coefficients(self) -> Floats:
         """a_0 = 0, a_1, ..., divided by their sum."""
-        d = self.degree
-        return _normalised([math.comb(d, s) * float(self.c) ** (d - s) for s in range(d + 1)])
+        d, c = self.degree, float(self.c)
+        if c == 0.0:
+            return _normalised([0.0] * d + [1.0])
+        # By logarithms, relative to the largest: neither a large degree nor a large c overflows.
+        logs = [
+            math.lgamma(d + 1) - math.lgamma(s + 1) - math.lgamma(d - s + 1) + (d - s) * math.log(c)
+            for s in range(1, d + 1)
+        ]
+        return _normalised([0.0] + [math.exp(log - max(logs)) for log in logs])
 
     def of_cosine(self, cosine: Floats) -> Floats:
         return _horner(self.coefficients, cosine)
@@ -132,7 +146,7 @@ class DotProduct(_OfCosine):
     ----------
     coefficients
         A finite list, or a function s ↦ a_s. A function is asked for s = 0, 1, ... until what is left of the
-        series, judged by the decay of the last eight terms, is at most `tolerance` of the whole.
+        series, judged by the decay of the last coefficients, is at most `tolerance` of the whole.
     tolerance
         See above; it bounds the error of K(i, j).
 
@@ -194,6 +208,8 @@ def kernel_named(kernel: Kernel | str) -> Kernel:
     Polynomial(degree=2, c=1.0)
     """
     if isinstance(kernel, Kernel):
+        if not kernel.symmetric:
+            raise InputError(f"kernel must be symmetric, as a margin between items asks, and {kernel!r} is not")
         return kernel
     if isinstance(kernel, str) and kernel.lower() in _KERNELS:
         return _KERNELS[kernel.lower()]()
@@ -234,25 +250,32 @@ def _normalised(coefficients: Sequence[float]) -> Floats:
 
 
 _MOST_TERMS = 10_000
-_WINDOW = 8
+_BLOCK = 16  # coefficients summed together to judge the decay: gaps between non-zeros even out
 
 
 def _truncated(term: Callable[[int], float], tolerance: float) -> list[float]:
-    """The first coefficients of a series, up to where the rest no longer counts."""
+    """The first coefficients of a series, up to where the rest no longer counts.
+
+    The sums of the last three blocks of coefficients give two ratios; if both are below one, the rest is judged by
+    the geometric series of the larger. Then as many of the last terms are dropped as the tolerance allows.
+    """
     a: list[float] = []
-    total = 0.0
-    for s in range(_MOST_TERMS):
-        a.append(float(term(s)))
-        if a[-1] < 0 or not math.isfinite(a[-1]):
-            return a  # refused, with its place and the reason, by `_normalised`
-        total += a[-1] if s else 0.0
-        if s <= _WINDOW or total == 0.0:
+    sums: list[float] = []
+    while len(a) < _MOST_TERMS:
+        start = len(a)
+        for s in range(start, start + _BLOCK + (start == 0)):  # a_0 is not part of any block
+            a.append(float(term(s)))
+            if a[-1] < 0 or not math.isfinite(a[-1]):
+                return a  # refused, with its place and the reason, by `_normalised`
+        sums.append(sum(a[-_BLOCK:]))
+        total = sum(sums)
+        if len(sums) < 3 or total == 0.0:
             continue
-        before, now = max(a[-2 * _WINDOW : -_WINDOW], default=0.0), max(a[-_WINDOW:])
-        if now == 0.0:
-            return a
-        ratio = (now / before) ** (1 / _WINDOW) if before > 0 else 1.0
-        if ratio < 1.0 and a[-1] * ratio / (1.0 - ratio) <= tolerance * total and a[-1] <= now:
+        ratio = max(now / before if before > 0 else float(now > 0) for before, now in pairwise(sums[-3:]))
+        rest = sums[-1] * ratio / (1.0 - ratio) if ratio < 1.0 else math.inf
+        if rest <= 0.5 * tolerance * total:
+            while len(a) > 2 and rest + a[-1] <= tolerance * total:
+                rest += a.pop()
             return a
     raise InputError(
         f"the coefficients do not fall off: after {_MOST_TERMS:,} terms what is left is still more than "

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
+from komd.errors import InputError
 from komd.kernels.dot_product import Kernel
 from komd.kernels.matrix import DenseMatrix, ItemMatrix, SparseMatrix
 from komd.kernels.plan import Plan
 
 __all__ = ["kernel_matrix"]
+
+Columns: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
 
 _DENSE_ROWS = 64  # items counted together: the strip of counts and its mirror image stay in the cache
 _SPARSE_WORK = 1 << 22  # counts per sparse block, about: enough to be worth a thread's while
@@ -26,21 +29,36 @@ def kernel_matrix(
     items: int,
     how: Plan,
     *,
+    user_weights: NDArray[np.float64] | None = None,
+    degrees: NDArray[np.float64] | None = None,
     threads: int | None = None,
 ) -> ItemMatrix:
     """K between items, from users' sorted compressed rows.
 
-    Entry (i, j) is `kernel.of_counts(|U_i ∩ U_j|, |U_i|, |U_j|)` rounded to float32 once; the diagonal is exactly 1,
-    or 0 for an item nobody chose. The same for any number of threads.
+    Entry (i, j) is `kernel.of_counts(|U_i ∩ U_j|, |U_i|, |U_j|)` rounded to float32 once; the diagonal of a kernel with
+    a unit diagonal is exactly 1, or 0 for an item nobody chose. The same for any number of threads.
+
+    With `user_weights` (one a user, > 0) the size of a set of users is what they weigh together: |U_i ∩ U_j| becomes
+    Σ_{v ∈ U_i ∩ U_j} weight_v, and |U_i| likewise, which keeps the meaning of every kernel (the cosine becomes that of
+    the weighted vectors). `degrees` (one an item) stand in for the sizes |U_i| where a method wants others.
     """
-    if how.storage == "dense":
-        return _dense(kernel, indptr, indices, items, threads)
-    return _sparse(kernel, indptr, indices, items, threads)
+    if user_weights is not None:
+        user_weights = np.ascontiguousarray(user_weights, np.float64)
+        if user_weights.shape != (len(indptr) - 1,) or not (np.isfinite(user_weights) & (user_weights > 0)).all():
+            raise InputError(f"user_weights must be {len(indptr) - 1:,} finite numbers > 0, one for each user")
+    by_item = _by_item(indptr, indices, items)
+    if degrees is not None:
+        degree = np.asarray(degrees, np.float64)
+    elif user_weights is not None:
+        every = np.repeat(user_weights, np.diff(indptr))
+        degree = np.bincount(indices, weights=every, minlength=items).astype(np.float64, copy=False)
+    else:
+        degree = np.diff(by_item[0]).astype(np.float64)
+    build = _dense if how.storage == "dense" else _sparse
+    return build(kernel, indptr, indices, by_item, user_weights, degree, threads)
 
 
-def _by_item(
-    indptr: NDArray[np.int64], indices: NDArray[np.int32], items: int
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+def _by_item(indptr: NDArray[np.int64], indices: NDArray[np.int32], items: int) -> Columns:
     """Each item's users, ascending, and where each pair stands in the users' rows."""
     from scipy.sparse import csr_array
 
@@ -54,39 +72,57 @@ def _by_item(
 
 
 def _dense(
-    kernel: Kernel, indptr: NDArray[np.int64], indices: NDArray[np.int32], items: int, threads: int | None
-) -> DenseMatrix:
+    kernel: Kernel,
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    by_item: Columns,
+    weights: NDArray[np.float64] | None,
+    degree: NDArray[np.float64],
+    threads: int | None,
+) -> ItemMatrix:
     from komd._core.gram import count_upper
 
-    item_indptr, item_users, item_where = _by_item(indptr, indices, items)
-    degree = np.diff(item_indptr).astype(np.float64)
+    item_indptr, item_users, item_where = by_item
+    items = len(degree)
     K = np.empty((items, items), np.float32)
 
     def fill(block: tuple[int, int]) -> None:
         first, last = block
-        counts = np.zeros((last - first, items), np.int32)
-        count_upper(item_indptr, item_users, item_where, indptr, indices, first, last, counts)
+        counts = np.zeros((last - first, items), np.int32 if weights is None else np.float64)
+        count_upper(item_indptr, item_users, item_where, indptr, indices, first, last, counts, weights)
         # Below the diagonal of the little square the counts are missing: they stand mirrored above it.
         square = counts[:, first:last]
         square += np.triu(square, 1).T
-        both = counts[:, first:].astype(np.float64)
+        both = counts[:, first:].astype(np.float64, copy=False)
         values = kernel.of_counts(both, degree[first:last, None], degree[None, first:]).astype(np.float32)
         K[first:last, first:] = values
-        K[last:, first:last] = values[:, last - first :].T
+        below = values[:, last - first :]
+        if not kernel.symmetric:
+            turned = kernel.of_counts(both[:, last - first :], degree[None, last:], degree[first:last, None])
+            below = turned.astype(np.float32)
+        K[last:, first:last] = below.T
 
     for _ in pool.run(fill, pool.blocks(items, _DENSE_ROWS), threads=threads, label="kernel", size=_items_of):
         pass
-    np.fill_diagonal(K, degree > 0)
+    if kernel.unit_diagonal:
+        np.fill_diagonal(K, np.diff(item_indptr) > 0)
     return DenseMatrix(K)
 
 
 def _sparse(
-    kernel: Kernel, indptr: NDArray[np.int64], indices: NDArray[np.int32], items: int, threads: int | None
-) -> SparseMatrix:
+    kernel: Kernel,
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    by_item: Columns,
+    weights: NDArray[np.float64] | None,
+    degree: NDArray[np.float64],
+    threads: int | None,
+) -> ItemMatrix:
     from komd._core.gram import count_pairs
 
-    item_indptr, item_users, _ = _by_item(indptr, indices, items)
-    degree = np.diff(item_indptr).astype(np.float64)
+    item_indptr, item_users, _ = by_item
+    items = len(degree)
+    number = np.int32 if weights is None else np.float64
     activity = np.diff(indptr)
     reach = np.zeros(len(item_users) + 1, np.int64)  # counts to be made for all pairs before this one
     np.cumsum(activity[item_users], out=reach[1:])
@@ -98,14 +134,15 @@ def _sparse(
         room = int(np.minimum(work[first:last], items).sum()) + 1
         rows = np.zeros(last - first + 1, np.int64)
         columns = np.empty(room, np.int32)
-        counts = np.empty(room, np.int32)
-        counter = np.zeros(items, np.int32)
-        count_pairs(item_indptr, item_users, indptr, indices, first, last, counter, rows, columns, counts)
+        counts = np.empty(room, number)
+        counter = np.zeros(items, number)
+        count_pairs(item_indptr, item_users, indptr, indices, first, last, counter, rows, columns, counts, weights)
         columns = columns[: rows[-1]].copy()
         row_of = np.repeat(np.arange(first, last), np.diff(rows))
-        both = counts[: rows[-1]].astype(np.float64)
+        both = counts[: rows[-1]].astype(np.float64, copy=False)
         values = kernel.of_counts(both, degree[row_of], degree[columns]).astype(np.float32)
-        values[row_of == columns] = 1.0
+        if kernel.unit_diagonal:
+            values[row_of == columns] = 1.0
         return np.diff(rows), columns, values
 
     pieces = _even_blocks(work)

@@ -42,7 +42,8 @@ class Catalogue:
         order = np.lexsort((np.arange(len(popularity)), -popularity)).astype(np.int32)
         inside = np.empty_like(order)
         inside[order] = np.arange(len(order), dtype=np.int32)
-        return Catalogue(data.users, data.items, order, _sorted_rows(data.indptr, inside[data.indices], len(order)))
+        rows = _sorted_rows(data.indptr, inside[data.indices], len(order))
+        return Catalogue(data.users, data.items, order, rows.known())
 
     @cached_property
     def inside(self) -> NDArray[np.int32]:

@@ -20,6 +20,7 @@ from komd.models.parameters import at_least, one_of
 
 __all__ = ["CFKOMD", "Solution"]
 
+_GATHERED = 4096  # longest history whose K_u is gathered whole: 134 MB of scratch a thread
 _STEPS = 1000  # times the length of the history: measured need is about two
 
 
@@ -129,8 +130,9 @@ class CFKOMD(ItemBased):
             weights,
             offsets,
             gaps,
-            np.empty((2, longest * longest), np.float32),
-            np.empty((5, longest)),
+            np.empty((2, min(longest, _GATHERED) ** 2), np.float32),
+            np.empty((4, longest)),
+            np.empty((2, longest), np.float32),
             np.empty(longest, np.int32),
         )
         if unsolved:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,15 @@ __all__ = ["Histories"]
 
 @dataclass(frozen=True, eq=False)
 class Histories:
-    """Compressed rows of item numbers, ascending and distinct within each row: one row a person."""
+    """Compressed rows of item numbers, ascending and distinct within each row: one row a person.
+
+    `users` are the rows' numbers in the training data, or None for strangers: only a method that has learned something
+    of each person beyond their history asks for them.
+    """
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
+    users: NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -38,7 +43,8 @@ class Histories:
     def block(self, first: int, last: int) -> Histories:
         """Rows first..last."""
         indptr = self.indptr[first : last + 1]
-        return Histories(indptr - indptr[0], self.indices[indptr[0] : indptr[-1]])
+        users = None if self.users is None else self.users[first:last]
+        return Histories(indptr - indptr[0], self.indices[indptr[0] : indptr[-1]], users)
 
     def take(self, rows: NDArray[np.int32]) -> Histories:
         """These rows, in this order."""
@@ -47,4 +53,8 @@ class Histories:
         np.cumsum(lengths, out=indptr[1:])
         # Place p of the answer lies p - indptr[row] past the start of its row.
         source = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], lengths)
-        return Histories(indptr, self.indices[source])
+        return Histories(indptr, self.indices[source], None if self.users is None else self.users[rows])
+
+    def known(self) -> Histories:
+        """The same rows, known to be all the people of the training data in their order."""
+        return replace(self, users=np.arange(len(self), dtype=np.int32))

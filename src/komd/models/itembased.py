@@ -20,7 +20,7 @@ from komd.models.catalogue import Catalogue
 from komd.models.histories import Histories
 from komd.models.recommender import Arrays, Recommender
 
-__all__ = ["ItemBased"]
+__all__ = ["ItemBased", "Neighbourhood"]
 
 
 class ItemBased(Recommender):
@@ -69,3 +69,20 @@ class ItemBased(Recommender):
     def _restore(self, arrays: Arrays) -> None:
         self._matrix = ItemMatrix.from_arrays(arrays)
         self._S = arrays["S"]  # type: ignore[assignment]
+
+
+class Neighbourhood(ItemBased):
+    """An item-based model in which every item of a history has the same say: w = 1, S = 0."""
+
+    @abstractmethod
+    def _neighbours(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
+        """M."""
+
+    def _build(
+        self, catalogue: Catalogue, threads: int | None, memory: str | int | None
+    ) -> tuple[ItemMatrix, NDArray[np.float64]]:
+        return self._neighbours(catalogue, threads, memory), np.zeros(len(catalogue.order))
+
+    def _weigh(self, histories: Histories) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        # b stands before S = 0. Negative zero, so that −b S is +0 and nobody is shown a score of −0.
+        return np.ones(len(histories.indices)), np.full(len(histories), -0.0)

@@ -7,8 +7,9 @@ import math
 from typing import Any, Self
 
 from komd.errors import InputError, nearest
+from komd.interactions.arguments import is_count
 
-__all__ = ["Parameters", "at_least", "one_of"]
+__all__ = ["Parameters", "at_least", "one_of", "whole"]
 
 
 class Parameters:
@@ -63,6 +64,17 @@ def at_least(name: str, value: object, least: float, *, open_end: bool = False) 
         raise InputError(f"{name} must be a number {words}, got {value!r}")
     if number < least or (open_end and number == least):
         raise InputError(f"{name} must be {words}, got {value!r}")
+
+
+def whole(name: str, value: object, least: int) -> None:
+    """Refuse a parameter that is not a whole number >= least.
+
+    >>> whole("factors", 2.5, 1)
+    Traceback (most recent call last):
+    komd.errors.InputError: factors must be a whole number >= 1, got 2.5
+    """
+    if not is_count(value, least):
+        raise InputError(f"{name} must be a whole number >= {least}, got {value!r}")
 
 
 def one_of(name: str, value: object, choices: tuple[str, ...]) -> None:

@@ -6,7 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,9 @@ Arrays = dict[str, NDArray[np.generic]]
 
 class Recommender(Parameters, ABC):
     """A model of who likes what. Subclasses say how to learn, how to score, and how to explain."""
+
+    serves_strangers: ClassVar[bool] = True
+    """Whether people outside the training data can be served from their history alone."""
 
     _catalogue: Catalogue | None = None
 
@@ -233,7 +236,7 @@ class Recommender(Parameters, ABC):
         histories = Histories(arrays["history_indptr"], arrays["history_indices"])  # type: ignore[arg-type]
         users, items = Ids(ids["users"], noun="user"), Ids(ids["items"], noun="item")
         self._restore(arrays)
-        self._catalogue = Catalogue(users, items, arrays["order"], histories)  # type: ignore[arg-type]
+        self._catalogue = Catalogue(users, items, arrays["order"], histories.known())  # type: ignore[arg-type]
         return self
 
     def _scores_of(self, histories: Histories, scores: NDArray[np.float64] | None = None) -> NDArray[np.float64]:

@@ -9,15 +9,35 @@ from typing import Any
 from komd import store
 from komd.errors import InputError, KomdError, ModelFileError, nearest
 from komd.kernels import RBF, DotProduct, Jaccard, Linear, Polynomial, Tanimoto
+from komd.models.bpr import BPR
+from komd.models.bprknn import BPRKNN
 from komd.models.cfkomd import CFKOMD
 from komd.models.cfomd import CFOMD
+from komd.models.ease import EASE
 from komd.models.ecfomd import ECFOMD
+from komd.models.msdw import MSDW
 from komd.models.popularity import Popularity
 from komd.models.recommender import Recommender
+from komd.models.rp3beta import RP3Beta
+from komd.models.slim import SLIM
+from komd.models.wrmf import WRMF
 
 __all__ = ["MODELS", "load", "model_from_text"]
 
-MODELS: dict[str, type[Recommender]] = {c.__name__: c for c in (CFKOMD, CFOMD, ECFOMD, Popularity)}
+_ALL: tuple[type[Recommender], ...] = (
+    BPR,
+    BPRKNN,
+    CFKOMD,
+    CFOMD,
+    EASE,
+    ECFOMD,
+    MSDW,
+    Popularity,
+    RP3Beta,
+    SLIM,
+    WRMF,
+)
+MODELS: dict[str, type[Recommender]] = {c.__name__: c for c in _ALL}
 _KERNELS = {c.__name__: c for c in (DotProduct, Jaccard, Linear, Polynomial, RBF, Tanimoto)}
 
 

@@ -1,0 +1,187 @@
+"""MovieLens 1M: komd beside implicit, cvxopt and scipy."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import komd
+from benchmarks.measure import movielens, side_by_side
+from komd.kernels.dot_product import Linear
+from komd.kernels.gram import kernel_matrix
+from komd.kernels.plan import plan
+
+
+def run() -> dict[str, Any]:
+    """All figures of this page."""
+    name, data = movielens()
+    matrix = data.to_csr()
+    matrix.data[:] = 1.0
+    results: dict[str, Any] = {"data": name, "shape": repr(data)}
+    results |= whole_job(matrix)
+    results |= solver(data)
+    results |= gram(data, matrix)
+    results |= stranger(data)
+    results |= full_cfomd(data)
+    return results
+
+
+def whole_job(matrix: Any) -> dict[str, Any]:
+    """Fit, and the ten best for everybody: komd against implicit's ALS, both on two threads."""
+    import scipy.sparse
+    from implicit.als import AlternatingLeastSquares
+
+    classic = scipy.sparse.csr_matrix(matrix)
+    users = np.arange(matrix.shape[0])
+
+    def ours() -> None:
+        komd.CFKOMD(kernel="linear").fit(matrix, threads=2).recommend(n=10, threads=2)
+
+    def als() -> None:
+        with threadpool_limits(1, "blas"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = AlternatingLeastSquares(factors=64, iterations=15, num_threads=2, random_state=0)
+            model.fit(classic, show_progress=False)
+            model.recommend(users, classic, N=10)
+
+    best = side_by_side({"komd": ours, "als": als})
+    fitted = komd.CFKOMD(kernel="linear").fit(matrix)
+    phases = side_by_side(
+        {
+            "fit": lambda: komd.CFKOMD(kernel="linear").fit(matrix, threads=2),
+            "recommend": lambda: fitted.recommend(n=10, threads=2),
+        },
+        rounds=3,
+    )
+    return {"whole_job": best, "phases": phases, "limits": limits(fitted)}
+
+
+def limits(model: Any) -> dict[str, float]:
+    """Multiply-adds of scoring everybody, what one core does of them, and what one core could do at most."""
+    from komd._core.score import score_dense
+
+    rows = model.catalogue.histories
+    blocks = [rows.block(a, min(a + 64, len(rows))) for a in range(0, len(rows), 64)]
+    weights = [model._weigh(block) for block in blocks]
+    scores = np.empty((64, len(model.catalogue.order)))
+
+    def score() -> None:
+        for block, (w, b) in zip(blocks, weights, strict=True):
+            score_dense(model._matrix.values, model._S, block.indptr, block.indices, w, b, scores[: len(block)])
+
+    def stream() -> None:  # the memory's side of it: K read end to end as often as scoring reads its rows from afar
+        for _ in blocks:
+            model._matrix.values.sum()
+
+    seconds = side_by_side({"score": score, "stream": stream}, rounds=2)
+    work = float(rows.lengths.sum()) * len(model.catalogue.order)
+    return {
+        "multiply_adds": work,
+        "per_second_and_core": work / seconds["score"],
+        "stream_gb_per_second": model._matrix.values.nbytes * len(blocks) / seconds["stream"] / 1e9,
+        "score_gb_per_second": 4 * work / seconds["score"] / 1e9,
+    }
+
+
+def solver(data: komd.Interactions, people: int = 200) -> dict[str, Any]:
+    """One person's problem: komd against cvxopt, with the objectives reached."""
+    from cvxopt import matrix as dense
+    from cvxopt import solvers
+
+    solvers.options["show_progress"] = False
+    model = komd.ECFOMD().fit(data)
+    lam = model.regularization
+    rows = model.catalogue.histories
+    chosen = np.sort(np.random.default_rng(0).choice(len(rows), people, replace=False)).astype(np.int32)
+    some = rows.take(chosen)
+    problems = []
+    for u in range(people):
+        h = some.block(u, u + 1).indices
+        K = model._matrix.values[np.ix_(h, h)].astype(np.float64)
+        q = (model._S[h] - K.sum(axis=1)) / (len(model.catalogue.order) - len(h))
+        problems.append((K, q))
+    answers: dict[str, list[Any]] = {"cvxopt": []}
+
+    def general() -> None:
+        answers["cvxopt"] = []
+        for K, q in problems:
+            m = len(q)
+            solution = solvers.qp(
+                dense(2 * (K + lam * np.eye(m))),
+                dense(-2 * q),
+                dense(-np.eye(m)),
+                dense(np.zeros(m)),
+                dense(np.ones((1, m))),
+                dense(np.ones(1)),
+            )
+            answers["cvxopt"].append(np.array(solution["x"]).ravel())
+
+    best = side_by_side({"komd": lambda: model._solve(some), "cvxopt": general}, rounds=2)
+    weights, offsets, gaps = model._solve(some)
+
+    def objective(K: Any, q: Any, alpha: Any) -> float:
+        alpha = np.maximum(alpha, 0) / np.maximum(alpha, 0).sum()
+        return float(alpha @ K @ alpha + lam * alpha @ alpha - 2 * alpha @ q)
+
+    ours = [
+        objective(*problem, weights[some.indptr[u] : some.indptr[u + 1]] - offsets[u])
+        for u, problem in enumerate(problems)
+    ]
+    theirs = [objective(*problem, alpha) for problem, alpha in zip(problems, answers["cvxopt"], strict=True)]
+    worse = max((a - b) / abs(b) for a, b in zip(ours, theirs, strict=True))
+    return {"solver": best | {"people": people, "worst_excess": worse, "gap": float(gaps.max())}}
+
+
+def gram(data: komd.Interactions, matrix: Any) -> dict[str, Any]:
+    """Co-occurrence and cosine of all items: komd against scipy's product alone."""
+    import scipy.sparse
+
+    classic = scipy.sparse.csr_matrix(matrix)
+    rows = komd.Popularity().fit(data).catalogue.histories
+    how = plan(np.sort(data.popularity)[::-1], data.activity)
+    best = side_by_side(
+        {
+            "komd": lambda: kernel_matrix(Linear(), rows.indptr, rows.indices, data.shape[1], how, threads=2),
+            "komd, one thread": lambda: kernel_matrix(
+                Linear(), rows.indptr, rows.indices, data.shape[1], how, threads=1
+            ),
+            "scipy": lambda: classic.T @ classic,
+        }
+    )
+    counts = float((data.activity.astype(float) ** 2).sum())
+    return {"gram": best | {"counts": counts}}
+
+
+def stranger(data: komd.Interactions) -> dict[str, Any]:
+    """Milliseconds for one person the model has never seen, with 50 items, from Python call to Arrow table."""
+    model = komd.ECFOMD().fit(data)
+    history = [data.items[int(i)] for i in np.random.default_rng(0).choice(len(data.items), 50, replace=False)]
+    for _ in range(10):
+        model.recommend(histories={"guest": history})
+    times = []
+    for _ in range(300):
+        start = time.perf_counter()
+        model.recommend(histories={"guest": history})
+        times.append(1e3 * (time.perf_counter() - start))
+    return {"stranger": {"median_ms": float(np.median(times)), "p99_ms": float(np.quantile(times, 0.99))}}
+
+
+def full_cfomd(data: komd.Interactions) -> dict[str, Any]:
+    """Minutes for the full CF-OMD on the test users of the first fold."""
+    train, test = next(iter(komd.split.folds(data, rng=0)))
+    start = time.perf_counter()
+    model = komd.CFOMD().fit(train)
+    result = komd.evaluate(model, test, metrics=["auc", "ndcg@100"])
+    seconds = time.perf_counter() - start
+    return {
+        "cfomd": {
+            "seconds": seconds,
+            "people": len(result.users),
+            "auc": result["auc"].mean,
+            "ndcg": result["ndcg@100"].mean,
+        }
+    }

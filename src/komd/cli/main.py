@@ -1,0 +1,154 @@
+"""The `komd` command: its parts, and how errors leave it.
+
+What a person can do something about (bad input, a missing file, a full disk) is one line on stderr and exit
+code 2. Anything else keeps its traceback: it is a bug. Only light modules are imported here and at the top of
+the commands, so that `komd --help` is instant.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import warnings
+from typing import Annotated, Any, TextIO
+
+import typer
+from typer.core import TyperGroup
+
+from komd.cli.demo import demo
+from komd.cli.evaluate import evaluate
+from komd.cli.explain import explain
+from komd.cli.fit import fit
+from komd.cli.generate import generate
+from komd.cli.recommend import recommend
+from komd.errors import FallbackWarning, KomdError
+
+__all__ = ["app", "run"]
+
+# Messages of the library speak of arguments (user=); here they are options (--user).
+_ARGUMENT = re.compile(
+    r"(?<![\w.'\"])(user|item|rating|time|min_rating|separator|header|database|memory|threads|on_unknown)=(?!=)"
+    r"(\"(\w+)\")?"
+)
+
+
+class Guarded(TyperGroup):
+    """Runs a command and words what goes wrong."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", FallbackWarning)
+                warnings.showwarning = _noted
+                result = super().invoke(ctx)
+                sys.stdout.flush()
+                return result
+        except BrokenPipeError:  # whoever read our output has seen enough
+            _discard_stdout()
+            raise typer.Exit(0) from None
+        except KeyboardInterrupt:
+            _say("stopped")
+            raise typer.Exit(130) from None
+        except KomdError as error:
+            _say(_as_options(str(error)))
+        except OSError as error:
+            reason = error.strerror or str(error)
+            _say(f"{error.filename}: {reason}" if error.filename else reason)
+            _flush_or_discard()
+        except MemoryError as error:
+            _say(f"not enough memory: {error}" if str(error) else "not enough memory")
+        raise typer.Exit(2)
+
+
+app = typer.Typer(
+    cls=Guarded,
+    name="komd",
+    help="Recommend the top N items to people from what they did. Start with: komd demo",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (fit, recommend, explain, evaluate, generate, demo):
+    app.command()(command)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        import komd
+
+        print(f"komd {komd.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Nothing but --version stands before a command."""
+
+
+def run() -> None:
+    """What the `komd` script calls."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal that lacks a character shows another
+            stream.reconfigure(errors="replace")
+    try:
+        app(prog_name="komd")
+    except KeyboardInterrupt:
+        _say("stopped")
+        raise SystemExit(130) from None
+
+
+def _say(message: str) -> None:
+    print(f"komd: {' '.join(message.split())}", file=sys.stderr)
+
+
+def _as_options(message: str) -> str:
+    """
+    >>> _as_options("column 'uid' not found (choose with user=)")
+    "column 'uid' not found (choose with --user)"
+    >>> _as_options('leave out unknown ids with on_unknown="skip"; user=7 is no column')
+    'leave out unknown ids with --on-unknown skip; --user 7 is no column'
+    """
+
+    def option(match: re.Match[str]) -> str:
+        end = match.end()
+        value = match.group(3) or ""
+        follows = value or (end < len(message) and message[end].isalnum())
+        return f"--{match.group(1).replace('_', '-')}{' ' if follows else ''}{value}"
+
+    return _ARGUMENT.sub(option, message)
+
+
+def _noted(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    if issubclass(category, FallbackWarning):
+        _say(f"note: {message}")
+    else:
+        print(warnings.formatwarning(message, category, filename, lineno, line), end="", file=sys.stderr)
+
+
+def _flush_or_discard() -> None:
+    """What is left to print, unless standard output itself is what failed: the interpreter would try again."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _discard_stdout()
+
+
+def _discard_stdout() -> None:
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+    except (OSError, ValueError):  # stdout is no file of the system
+        pass

@@ -1,0 +1,146 @@
+"""Options that several commands share, each declared once, and what they stand for."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from komd.errors import InputError
+
+if TYPE_CHECKING:
+    from komd.interactions.ids import Ids
+    from komd.interactions.interactions import Interactions
+
+__all__ = [
+    "AsJson",
+    "Database",
+    "Header",
+    "ItemColumn",
+    "Memory",
+    "MinRating",
+    "ModelFolder",
+    "RatingColumn",
+    "Rng",
+    "Separator",
+    "Threads",
+    "TimeColumn",
+    "UserColumn",
+    "ids_of",
+    "listed",
+    "read",
+]
+
+_PANEL = "Reading"
+
+UserColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--user",
+        metavar="COLUMN",
+        rich_help_panel=_PANEL,
+        help="Column of user ids: a name, or a position from 0. Usual names are recognised.",
+    ),
+]
+ItemColumn = Annotated[
+    str | None, typer.Option("--item", metavar="COLUMN", rich_help_panel=_PANEL, help="Column of item ids.")
+]
+RatingColumn = Annotated[
+    str | None,
+    typer.Option("--rating", metavar="COLUMN", rich_help_panel=_PANEL, help="Column for --min-rating."),
+]
+TimeColumn = Annotated[
+    str | None, typer.Option("--time", metavar="COLUMN", rich_help_panel=_PANEL, help="Column of times.")
+]
+MinRating = Annotated[
+    float | None,
+    typer.Option("--min-rating", rich_help_panel=_PANEL, help="Keep only rows rated at least this."),
+]
+Separator = Annotated[
+    str | None,
+    typer.Option("--separator", rich_help_panel=_PANEL, help="Between the columns of text: ',' tab space '::' …"),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        show_default=False,
+        rich_help_panel=_PANEL,
+        help="Whether text files begin with column names. By default the first lines tell.",
+    ),
+]
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        rich_help_panel=_PANEL,
+        help="A DuckDB file or other source that DuckDB can attach; the data is then SQL.",
+    ),
+]
+Threads = Annotated[int | None, typer.Option("--threads", help="How many threads; every core by default.")]
+Memory = Annotated[
+    str | None, typer.Option("--memory", metavar="SIZE", help="Budget such as 8GB; 60 % of what is free.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+Rng = Annotated[int, typer.Option("--rng", min=0, help="Seed: the same gives the same.")]
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model (komd fit).")]
+
+
+def read(
+    data: list[str],
+    *,
+    user: str | None,
+    item: str | None,
+    rating: str | None,
+    time: str | None,
+    min_rating: float | None,
+    separator: str | None,
+    header: bool | None,
+    database: str | None,
+    memory: str | None,
+) -> Interactions:
+    """The interactions that the reading options describe."""
+    import komd
+
+    if database is not None and len(data) != 1:
+        raise InputError(f"with database= there is one query to read, got {len(data)}")
+    return komd.read(
+        data[0] if database is not None else data,
+        user=_column(user),
+        item=_column(item),
+        rating=_column(rating),
+        time=_column(time),
+        min_rating=min_rating,
+        separator=separator,
+        header=header,
+        database=database,
+        memory=memory,
+    )
+
+
+def _column(text: str | None) -> str | int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() else text
+
+
+def listed(text: str) -> list[str]:
+    """The texts of a list with commas; quotes protect a comma.
+
+    >>> listed('i7, i42,"Lantern, The"')
+    ['i7', 'i42', 'Lantern, The']
+    """
+    return [part.strip() for row in csv.reader([text], skipinitialspace=True) for part in row if part.strip()]
+
+
+def ids_of(ids: Ids, texts: list[str], on_unknown: str) -> list[Any]:
+    """Command-line texts as ids of the catalogue."""
+    found: list[Any] = []
+    for text in texts:
+        try:
+            found.append(ids.parse(text))
+        except InputError:
+            if on_unknown != "skip":
+                raise
+            found.append(text)  # no id of this kind is written so: it is unknown, and passed over as such
+    return found

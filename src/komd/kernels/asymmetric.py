@@ -1,0 +1,84 @@
+"""Similarities with a direction: what item i, being in a history, says for item j as a candidate.
+
+The first item of a pair (the row of the matrix) is the one in the history, the second (the column) the candidate. The
+two may count differently, most of all by how popular they are. No margin can be built on them; sums over a history can.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from komd.errors import InputError
+from komd.kernels.dot_product import Floats, Kernel, _finite
+
+__all__ = ["AsymmetricCosine", "CoOccurrence"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsymmetricCosine(Kernel):
+    """|U_i ∩ U_j| / (|U_j|^alpha |U_i|^(1−alpha)) to the power `locality`: i in the history, j the candidate.
+
+    alpha = 0 is P(j | i), the share of i's users who chose j as well; alpha = 1 is P(i | j); alpha = ½ is the cosine.
+    (PAPER calls the candidate i and the history item j.)
+
+    >>> AsymmetricCosine(alpha=0).of_counts(np.array([2.0]), np.array([4.0]), np.array([10.0]))
+    array([0.5])
+    >>> AsymmetricCosine(alpha=1).of_counts(np.array([2.0]), np.array([4.0]), np.array([10.0]))
+    array([0.2])
+    """
+
+    symmetric = False
+
+    alpha: float = 0.5
+    locality: float = 1.0
+
+    def __post_init__(self) -> None:
+        _finite("alpha", self.alpha, least=0.0)
+        if self.alpha > 1:
+            raise InputError(f"alpha must be <= 1, got {self.alpha!r}")
+        _finite("locality", self.locality, above=0.0)
+
+    def of_counts(self, both: Floats, first: Floats, second: Floats) -> Floats:
+        out = _scaled(both, first, 1.0 - self.alpha, second, self.alpha)
+        if self.locality != 1:
+            np.power(out, self.locality, out=out)
+        return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoOccurrence(Kernel):
+    """|U_i ∩ U_j| / (|U_i|^history |U_j|^candidate): how often two items meet, popularity taken off at will.
+
+    >>> CoOccurrence().of_counts(np.array([2.0]), np.array([4.0]), np.array([16.0]))
+    array([2.])
+    >>> CoOccurrence(history=1, candidate=0.5).of_counts(np.array([2.0]), np.array([4.0]), np.array([16.0]))
+    array([0.125])
+    """
+
+    symmetric = False
+    unit_diagonal = False
+
+    history: float = 0.0
+    candidate: float = 0.0
+
+    def __post_init__(self) -> None:
+        _finite("history", self.history, least=0.0)
+        _finite("candidate", self.candidate, least=0.0)
+
+    def of_counts(self, both: Floats, first: Floats, second: Floats) -> Floats:
+        return _scaled(both, first, self.history, second, self.candidate)
+
+
+def _scaled(both: Floats, first: Floats, p: float, second: Floats, q: float) -> Floats:
+    """both / (first^p second^q), and zero where a degree is zero."""
+    out = both * _inverse_power(first, p)
+    out *= _inverse_power(second, q)
+    return out
+
+
+def _inverse_power(degree: Floats, power: float) -> Floats:
+    out: Floats = np.zeros_like(degree)
+    np.power(degree, -power, out=out, where=degree > 0)
+    return out

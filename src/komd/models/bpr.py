@@ -1,0 +1,121 @@
+"""BPR: matrix factorisation by Bayesian personalised ranking (Rendle et al. 2009), through implicit."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from komd.errors import InputError
+from komd.models.catalogue import Catalogue
+from komd.models.factors import FactorModel, fit_rival, rival
+from komd.models.histories import Histories
+from komd.models.parameters import at_least, whole
+from komd.models.recommender import Arrays
+
+__all__ = ["BPR"]
+
+
+class BPR(FactorModel):
+    """Factors of people and items that rank what was chosen above what was not: score(u, j) = x_u · y_j + b_j.
+
+    The method learns a vector for each person of the training data and has no way to make one from a history: strangers
+    are refused with an InputError, and so is `explain`, for no part of a score belongs to an item of the history.
+
+    Needs the extra `rivals`. implicit's gradient steps are taken in one thread, whatever `fit(threads=)` says: with
+    several they overwrite each other and no two runs agree. The same `rng` gives the same model.
+
+    Parameters
+    ----------
+    factors
+        The length of the vectors, not counting the bias b of an item.
+    iterations
+        How many times as many gradient steps as there are pairs.
+    learning_rate
+        The length of a gradient step.
+    regularization
+        The penalty on all factors and biases.
+    rng
+        The seed, of the factors at the start and of the sampling.
+
+    Examples
+    --------
+    >>> import komd
+    >>> data = komd.generate(users=200, items=60, activity=8, rng=0)
+    >>> model = komd.BPR(factors=8).fit(data)
+    >>> model
+    BPR(factors=8)
+    >>> len(model.recommend("user-00042", n=3))
+    3
+    >>> model.recommend(histories={"guest": ["Amber Compass (swing)"]})
+    Traceback (most recent call last):
+    komd.errors.InputError: BPR serves only the people it was fitted to: ...
+    """
+
+    serves_strangers = False
+
+    def __init__(
+        self,
+        *,
+        factors: int = 64,
+        iterations: int = 30,
+        learning_rate: float = 0.01,
+        regularization: float = 0.01,
+        rng: int = 0,
+    ) -> None:
+        whole("factors", factors, 1)
+        whole("iterations", iterations, 1)
+        at_least("learning_rate", learning_rate, 0, open_end=True)
+        at_least("regularization", regularization, 0)
+        whole("rng", rng, 0)
+        self.factors = factors
+        self.iterations = iterations
+        self.learning_rate = learning_rate
+        self.regularization = regularization
+        self.rng = rng
+
+    _X: NDArray[np.float64]
+
+    def _learn(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> None:
+        bpr = rival("implicit.cpu.bpr", "BayesianPersonalizedRanking", "BPR")
+        learned = fit_rival(
+            lambda: bpr(
+                factors=int(self.factors),
+                iterations=int(self.iterations),
+                learning_rate=float(self.learning_rate),
+                regularization=float(self.regularization),
+                random_state=int(self.rng),
+                num_threads=1,
+            ),
+            catalogue.histories,
+            len(catalogue.order),
+            1.0,
+            "bpr",
+        )
+        # implicit's last column is 1 for people and the bias for items.
+        self._X = learned.user_factors.astype(np.float64)
+        self._Y = learned.item_factors.astype(np.float64)
+
+    def _people_factors(self, histories: Histories) -> NDArray[np.float64]:
+        if histories.users is not None:
+            return self._X[histories.users]
+        if histories.lengths.any():
+            raise InputError(
+                "BPR serves only the people it was fitted to: it cannot make factors from a history; for strangers "
+                "use BPRKNN, WRMF or an item-based model, or fit again with their pairs"
+            )
+        return np.zeros((len(histories), self._X.shape[1]))  # nobody has a history: popularity serves them
+
+    def _explain(self, history: Histories, item: int) -> NoReturn:
+        raise InputError(
+            "BPR cannot explain a score: it is a product of learned factors, and no part of it belongs to an item of "
+            "the history; BPRKNN (the same criterion) and WRMF can"
+        )
+
+    def _arrays(self) -> Arrays:
+        return {"user_factors": self._X, **super()._arrays()}
+
+    def _restore(self, arrays: Arrays) -> None:
+        super()._restore(arrays)
+        self._X = arrays["user_factors"]  # type: ignore[assignment]

@@ -1,0 +1,110 @@
+"""EASE: the item-item matrix that best rebuilds everybody's history, in closed form."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from komd import threads as pool
+from komd.errors import InputError, SolverError
+from komd.kernels.asymmetric import CoOccurrence
+from komd.kernels.gram import kernel_matrix
+from komd.kernels.matrix import DenseMatrix, ItemMatrix
+from komd.kernels.plan import Plan
+from komd.memory import budget, readable
+from komd.models.catalogue import Catalogue
+from komd.models.itembased import Neighbourhood
+from komd.models.parameters import at_least
+
+__all__ = ["EASE"]
+
+_MOST_ITEMS = 46_340  # the square of more is beyond the 32-bit integers that LAPACK may index with
+_ROWS = 256  # of the inverse, mirrored at a time
+
+
+class EASE(Neighbourhood):
+    """Embarrassingly shallow autoencoder (Steck, 2019): a linear model from items to items, solved exactly.
+
+        minimise  ‖R − RB‖² + λ‖B‖²   over B with a zero diagonal
+        P = (G + λI)⁻¹,   B(i, j) = −P(i, j) / P(j, j) for i ≠ j,   score(u, j) = Σ_{i ∈ I_u} B(i, j)
+
+    where G = R'R holds the co-occurrence counts. G is inverted by Cholesky, in place and in double precision whatever
+    λ (a condition of G + λI of 10⁵, usual for small λ, would leave single precision two digits), and B is kept in
+    single precision. All of it is dense: 12 bytes for each pair of items while fitting, 4 afterwards. An item nobody
+    chose has an empty row and column, and a score of zero. Weights may be negative: an item can speak against another.
+
+    The number of threads is handed to LAPACK, which may round differently with another one: B agrees to single
+    precision, not always to the last bit.
+
+    Parameters
+    ----------
+    regularization
+        λ > 0: larger shrinks B.
+
+    Examples
+    --------
+    >>> import komd
+    >>> data = komd.generate(users=200, items=60, activity=8, rng=0)
+    >>> model = komd.EASE(regularization=50).fit(data)
+    >>> model
+    EASE(regularization=50)
+    >>> len(model.recommend("user-00042", n=3))
+    3
+    """
+
+    def __init__(self, *, regularization: float = 1000.0) -> None:
+        at_least("regularization", regularization, 0, open_end=True)
+        self.regularization = regularization
+
+    def _neighbours(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
+        m = len(catalogue.order)
+        # Inside, items come by falling popularity: those nobody chose are the last, alone in G, and need no inverse.
+        chosen = int(np.count_nonzero(catalogue.popularity))
+        if chosen > _MOST_ITEMS:
+            raise InputError(
+                f"EASE inverts a dense matrix of at most {_MOST_ITEMS:,} items (LAPACK's 32-bit integers), and "
+                f"{chosen:,} were chosen by somebody; leave out the rarest items, or use a model that can be sparse"
+            )
+        needed, room = 4 * m * m + 8 * chosen * chosen, budget(memory)
+        if needed > room:
+            raise InputError(
+                f"EASE needs {readable(needed)} for {m:,} items ({readable(4 * m * m)} of it for the result), and the "
+                f"budget is {readable(room)}; raise memory=, or leave out the rarest items"
+            )
+        rows = catalogue.histories
+        how = Plan("dense", m, 1.0, 4 * m * m)
+        # Counts are exact in single precision up to 2^24 people.
+        G = kernel_matrix(CoOccurrence(), rows.indptr, rows.indices, m, how, threads=threads)
+        assert isinstance(G, DenseMatrix)
+        self._rebuild(G.values, chosen, threads)
+        return G
+
+    def _rebuild(self, G: NDArray[np.float32], chosen: int, threads: int | None) -> None:
+        """Put B where G was; its rows and columns from `chosen` on are zero and stay so."""
+        P = G[:chosen, :chosen].astype(np.float64)
+        P.flat[:: chosen + 1] += float(self.regularization)
+        _invert(P, threads)
+        diagonal = P.diagonal().copy()
+        for first, last in pool.blocks(chosen, _ROWS):
+            strip = P[first:last, first:]
+            square = strip[:, : last - first]
+            square[:] = np.triu(square) + np.triu(square, 1).T
+            np.divide(strip, -diagonal[first:], out=G[first:last, first:chosen], casting="same_kind")
+            rest = strip[:, last - first :].T
+            np.divide(rest, -diagonal[first:last], out=G[last:chosen, first:last], casting="same_kind")
+        np.fill_diagonal(G, 0.0)
+
+
+def _invert(A: NDArray[np.float64], threads: int | None) -> None:
+    """The upper triangle of a positive definite matrix becomes that of its inverse, in place."""
+    from scipy.linalg.lapack import dpotrf, dpotri
+    from threadpoolctl import threadpool_limits
+
+    # Turned round, the array lies in memory as LAPACK wants it, and what it calls the lower triangle is our upper one.
+    with threadpool_limits(pool.count(threads), user_api="blas"):
+        factor, failed = dpotrf(A.T, lower=1, clean=0, overwrite_a=1)
+        if not failed:
+            inverse, failed = dpotri(factor, lower=1, overwrite_c=1)
+    if failed:
+        raise SolverError("G + λI could not be inverted: to double precision it is singular; use more regularization")
+    assert np.shares_memory(inverse, A)

@@ -1,0 +1,200 @@
+"""Each command on good input: what it prints, what it writes, and that machines can read it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import komd
+
+
+def test_fit_says_what_it_did(plays, tmp_path, komd_out):
+    text = komd_out("fit", plays / "plays.csv", "-o", tmp_path / "m.komd", "--model", "ECFOMD(regularization=0.1)")
+    assert "120 users × 60 items" in text
+    assert "ECFOMD(regularization=0.1)" in text
+    assert str(tmp_path / "m.komd") in text.replace("\n", "")
+    assert repr(komd.load(tmp_path / "m.komd")) == "ECFOMD(regularization=0.1)"
+
+
+def test_fit_as_json(plays, tmp_path, komd_json):
+    found = komd_json("fit", plays / "plays.csv", "-o", tmp_path / "m.komd", "--threads", 1, "--memory", "1GB")
+    assert found["model"] == "CFKOMD()"
+    assert found["train"]["users"] == 120
+    assert found["bytes"] == sum(file.stat().st_size for file in (tmp_path / "m.komd").iterdir())
+    assert set(found["seconds"]) == {"read", "fit", "save"}
+
+
+def test_reading_options(tmp_path, komd_json):
+    file = tmp_path / "odd.txt"
+    file.write_text("5;what;a;who\n1;i1;x;u1\n5;i2;x;u1\n5;i1;x;u2\n4;i3;x;u2\n")
+    common = ("fit", file, "-o", tmp_path / "m.komd", "--separator", ";", "--user", "who")
+    found = komd_json(*common, "--item", "1", "--rating", 0, "--min-rating", 4)
+    assert found["train"] == {"users": 2, "items": 3, "interactions": 3}
+    found = komd_json("fit", file, "-o", tmp_path / "n.komd", "--no-header", "--user", 3, "--item", 1)
+    assert found["train"]["users"] == 3  # "who" is somebody now
+
+
+def test_reading_sql(plays, tmp_path, komd_json):
+    query = f"SELECT user_id, item_id FROM '{plays / 'plays.csv'}' LIMIT 100"
+    found = komd_json("fit", query, "--database", ":memory:", "-o", tmp_path / "m.komd")
+    assert found["train"]["interactions"] == 100
+
+
+@pytest.mark.parametrize(("name", "person", "item"), [("plays", "user-00007", None), ("ratings", "70", "7")])
+def test_recommend_is_what_the_library_says(plays, name, person, item, komd_json):
+    model = komd.load(plays / f"{name}.komd")
+    key = model.catalogue.users.parse(person)
+    found = komd_json("recommend", plays / f"{name}.komd", "--user", person, "-n", 5)
+    assert found["recommendations"] == model.recommend(key, n=5).to_arrow().to_pylist()
+    assert (found["fallback"], found["skipped"]) == ([], 0)
+
+
+def test_recommend_to_strangers(plays, komd_json):
+    found = komd_json("recommend", plays / "ratings.komd", "--history", "7,14", "--history", "21", "-n", 3)
+    model = komd.load(plays / "ratings.komd")
+    expected = model.recommend(histories={"history 1": [7, 14], "history 2": [21]}, n=3).to_arrow().to_pylist()
+    assert found["recommendations"] == expected
+
+
+def test_recommend_to_everybody(plays, tmp_path, komd_out, komd_json):
+    model = komd.load(plays / "plays.komd")
+    expected = model.recommend(n=4).to_arrow().to_pylist()
+    assert komd_json("recommend", plays / "plays.komd", "-n", 4)["recommendations"] == expected
+    for suffix in ("csv", "parquet", "json"):
+        file = tmp_path / f"all.{suffix}"
+        assert f"{len(expected):,} rows" in komd_out("recommend", plays / "plays.komd", "-n", 4, "-o", file)
+    assert parquet.read_table(tmp_path / "all.parquet").to_pylist() == expected
+    assert json.loads((tmp_path / "all.json").read_text()) == expected
+    assert komd.read(tmp_path / "all.csv").pairs == len(expected)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["all.csv", "all.json", "all.parquet"]
+
+
+def test_everybody_block_by_block(plays, tmp_path, komd_out, komd_json, monkeypatch):
+    monkeypatch.setattr("komd.cli.recommend._ROWS", 100)
+    expected = komd.load(plays / "plays.komd").recommend(n=7).to_arrow().to_pylist()
+    assert komd_json("recommend", plays / "plays.komd", "-n", 7)["recommendations"] == expected
+    for suffix in ("csv", "parquet"):
+        komd_out("recommend", plays / "plays.komd", "-n", 7, "-o", tmp_path / f"all.{suffix}")
+        assert komd.read(tmp_path / f"all.{suffix}").pairs == len(expected)
+
+
+def test_a_long_table_is_cut_and_says_so(plays, komd_out):
+    text = komd_out("recommend", plays / "plays.komd")
+    assert "and 115 more people" in text
+    text = komd_out("recommend", plays / "plays.komd", *(w for u in range(9) for w in ("--user", f"user-0000{u}")))
+    assert "and 40 more rows" in text
+
+
+def test_n_larger_than_the_catalogue(plays, komd_json):
+    found = komd_json("recommend", plays / "plays.komd", "--user", "user-00000", "-n", 10**6, "--keep-seen")
+    assert len(found["recommendations"]) == 60
+
+
+def test_only_and_exclude(plays, tmp_path, komd_json):
+    (tmp_path / "allowed.txt").write_text("7\n14\n21\n\n28\n")
+    common = ("recommend", plays / "ratings.komd", "--history", "35", "--exclude", "14, 21")
+    found = komd_json(*common, "--only", tmp_path / "allowed.txt", "--only", "42")
+    assert {line["item_id"] for line in found["recommendations"]} == {7, 28, 42}
+
+
+def test_unknown_ids_are_skipped_when_asked(plays, komd_json):
+    common = ("recommend", plays / "ratings.komd", "--on-unknown", "skip", "-n", 2)
+    found = komd_json(*common, "--user", "70", "--user", "71", "--user", "zed")
+    assert found["skipped"] == 2
+    assert {line["user_id"] for line in found["recommendations"]} == {70}
+
+
+def test_items_with_commas_take_quotes(tmp_path, komd_out, komd_json):
+    rows = [("ana", "Lantern, The"), ("ana", "Kite"), ("bo", "Lantern, The"), ("bo", "River"), ("cy", "Kite")]
+    users, items = zip(*rows, strict=True)
+    parquet.write_table(pa.table({"user_id": users, "item_id": items}), tmp_path / "p.parquet")
+    komd_out("fit", tmp_path / "p.parquet", "-o", tmp_path / "m.komd")
+    found = komd_json("recommend", tmp_path / "m.komd", "--history", '"Lantern, The",Kite')
+    assert [line["item_id"] for line in found["recommendations"]] == ["River"]
+
+
+def test_ids_are_shown_as_they_are(tmp_path, komd_out, komd_json):
+    """Neither markup nor control codes in ids reach the terminal."""
+    rows = [("[bold]ana[/]", "[red]x"), ("[bold]ana[/]", ":smile:"), ("bo", "[red]x"), ("bo", "a\x1b[31mb")]
+    users, items = zip(*rows, strict=True)
+    parquet.write_table(pa.table({"user_id": users, "item_id": items}), tmp_path / "p.parquet")
+    komd_out("fit", tmp_path / "p.parquet", "-o", tmp_path / "m.komd")
+    text = komd_out("recommend", tmp_path / "m.komd", "--keep-seen")
+    assert "[bold]ana[/]" in text and "[red]x" in text and ":smile:" in text
+    assert "\x1b" not in text and "a\\x1b[31mb" in text
+    assert "[red]x" in komd_out("explain", tmp_path / "m.komd", "[bold]ana[/]", "[red]x")
+    found = komd_json("recommend", tmp_path / "m.komd", "--user", "[bold]ana[/]")
+    assert found["recommendations"][0]["item_id"] == "a\x1b[31mb"
+
+
+def test_uuid_ids_become_text_and_come_back(tmp_path, komd_out, komd_json):
+    import uuid
+
+    keys = [str(uuid.UUID(int=k)) for k in range(1, 5)]
+    query = ", ".join(f"('{u}'::UUID, '{i}'::UUID)" for u in keys[:2] for i in keys if u != i)
+    query = f"SELECT * FROM (VALUES {query}) AS t(user_id, item_id)"
+    komd_out("fit", query, "--database", ":memory:", "-o", tmp_path / "m.komd")
+    found = komd_json("recommend", tmp_path / "m.komd", "--user", keys[0], "--keep-seen", "-n", 1)
+    assert found["recommendations"][0]["user_id"] == keys[0]
+    komd_out("recommend", tmp_path / "m.komd", "-o", tmp_path / "r.csv")
+    assert keys[0] in (tmp_path / "r.csv").read_text()
+    assert komd_json("explain", tmp_path / "m.komd", keys[0], keys[3])["item_id"] == keys[3]
+
+
+def test_no_history_is_told(plays, komd_process):
+    done = komd_process("recommend", plays / "plays.komd", "--history", "", "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["fallback"] == ["history 1"]
+    assert done.stderr.splitlines() == ["komd: note: 1 of 1 people have no history: they are served by popularity"]
+
+
+@pytest.mark.parametrize(("name", "words"), [("plays", ["user-00003"]), ("ratings", ["30"])])
+def test_explain_sums_to_the_score(plays, name, words, komd_json, komd_out):
+    best = komd_json("recommend", plays / f"{name}.komd", "--user", *words, "-n", 1)["recommendations"][0]
+    found = komd_json("explain", plays / f"{name}.komd", *words, best["item_id"])
+    total = sum(line["contribution"] for line in found["contributions"]) + found["global_term"]
+    assert total == pytest.approx(found["score"], abs=1e-12)
+    assert found["score"] == pytest.approx(best["score"], abs=1e-12)
+    text = komd_out("explain", plays / f"{name}.komd", *words, best["item_id"])
+    assert "█" in text and "global term" in text and f"{found['score']:+.4f}" in text
+
+
+def test_explain_a_stranger(plays, komd_json, komd_out):
+    found = komd_json("explain", plays / "ratings.komd", "--history", "7,14", "21")
+    assert {line["item_id"] for line in found["contributions"]} == {7, 14}
+    assert "popularity" in komd_out("explain", plays / "ratings.komd", "--history", "", "21")
+
+
+def test_a_long_explanation_adds_up(plays, komd_out):
+    items = komd.load(plays / "plays.komd").catalogue.items.values.to_pylist()
+    text = komd_out("explain", plays / "plays.komd", "--history", ",".join(items[:30]), items[40])
+    assert "15 more items together" in text
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_generate_is_what_the_library_makes(tmp_path, suffix, komd_json):
+    file = tmp_path / f"made.{suffix}"
+    options = {"users": 40, "items": 30, "activity": 4.0, "tastes": 3, "taste_strength": 0.5, "item_tail": 0.5}
+    options |= {"user_tail": 0.2, "rng": 5}
+    words = [w for name, value in options.items() for w in (f"--{name.replace('_', '-')}", value)]
+    found = komd_json("generate", "-o", file, *words)
+    expected = komd.generate(**options)
+    assert found["interactions"] == expected.pairs
+    assert sorted(komd.read(file).to_arrow().to_pylist(), key=str) == sorted(expected.to_arrow().to_pylist(), key=str)
+
+
+def test_demo_and_what_it_says_to_try(tmp_path, komd_out, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = komd_out("demo", "--users", 200, "--items", 80, "--activity", 12)
+    for words in ("Popularity()", "CFKOMD()", "recommends", "global term", "stranger", "Try next"):
+        assert words in text
+    commands = [shlex.split(line) for line in text.splitlines() if line.startswith("  komd ")]
+    assert len(commands) >= 5
+    for command in commands:
+        assert komd_out(*command[1:])
+    assert Path("plays.komd").is_dir()

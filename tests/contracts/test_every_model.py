@@ -1,0 +1,500 @@
+"""What every model promises, whatever its method. A new model joins by being in the registry."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import scipy.sparse as sparse
+import sklearn.base
+
+import komd
+from komd.errors import FallbackWarning, InputError, UnknownIdError
+from komd.interactions.interactions import Interactions
+from komd.models.registry import MODELS
+
+# Other parametrisations worth holding to the same promises, by model.
+VARIANTS = {
+    "CFKOMD": [
+        {},
+        {"kernel": "linear", "negatives": "mean"},
+        {"kernel": "rbf", "regularization": 1.0},
+        {"kernel": "jaccard", "regularization": 0.0},
+    ],
+    "CFOMD": [{}, {"kernel": "tanimoto", "regularization_negatives": 0.1}],
+    # Learned by gradient steps: enough of them for data this small.
+    "BPR": [{"factors": 8, "iterations": 300, "learning_rate": 0.05, "regularization": 0.001}],
+    "BPRKNN": [{"epochs": 60, "learning_rate": 0.02}],
+    "WRMF": [{"factors": 4}],
+}
+EVERY = [model(**params) for name, model in MODELS.items() for params in VARIANTS.get(name, [{}])]
+PERSONAL = [model for model in EVERY if type(model).__name__ != "Popularity"]
+# One matrix product for a block of people rounds as the block is wide: such models agree to rounding, not to the bit.
+ROUNDS_BY_BLOCK = {"CFOMD", "BPR", "WRMF"}
+RIVALS = {"BPR", "WRMF"}  # the extra that may not be installed
+UNEXPLAINED = {"BPR"}  # no part of a score belongs to an item of the history: refused with the reason
+HAS_IMPLICIT = importlib.util.find_spec("implicit") is not None
+
+
+@pytest.fixture(autouse=True)
+def _installed(request):
+    params = getattr(getattr(request.node, "callspec", None), "params", {})
+    if type(params.get("model")).__name__ in RIVALS and not HAS_IMPLICIT:
+        pytest.skip("implicit is not installed: pip install 'komd[rivals]'")
+
+
+def only_with_strangers(model):
+    """Skip the rest for a model that cannot serve a history, once it has said so."""
+    if not model.serves_strangers:
+        with pytest.raises(InputError, match=f"{type(model).__name__} serves only the people it was fitted to"):
+            model.recommend(histories={"guest": [model.catalogue.items[0]]})
+        pytest.skip(f"{type(model).__name__} serves only the people it was fitted to")
+
+
+@pytest.fixture(params=EVERY, ids=repr)
+def model(request, small):
+    """Every model, fitted on the small data."""
+    return _fitted(repr(request.param), request.param, small)
+
+
+_FITTED = {}
+
+
+def _fitted(key, model, data):
+    if key not in _FITTED:
+        _FITTED[key] = model.clone().fit(data)
+    return _FITTED[key]
+
+
+def rows(found):
+    return found.to_arrow().to_pylist()
+
+
+def by_user(found):
+    lists = {}
+    for row in rows(found):
+        lists.setdefault(row["user_id"], []).append(row)
+    return lists
+
+
+def same(first, second, exact=True):
+    """The same table, to the bit; or the same people, lengths and (nearly) scores."""
+    if exact:
+        assert first.to_arrow().equals(second.to_arrow())
+        return
+    a, b = first.to_arrow(), second.to_arrow()
+    assert a["user_id"].to_pylist() == b["user_id"].to_pylist()
+    assert np.allclose(a["score"].to_numpy(), b["score"].to_numpy(), atol=1e-6)
+    differing = sum(x != y for x, y in zip(a["item_id"].to_pylist(), b["item_id"].to_pylist(), strict=True))
+    assert differing <= 0.02 * len(a)  # items whose scores are equal but for rounding
+
+
+# ---- fitting ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+def test_fit_returns_self(model, small):
+    fresh = model.clone()
+    assert fresh.fit(small) is fresh
+
+
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m: m.recommend(),
+        lambda m: m.recommend(histories=[["a"]]),
+        lambda m: m.explain("a", "b"),
+        lambda m: m.similar_items(["a"]),
+        lambda m: m.save("nowhere"),
+    ],
+    ids=["recommend", "strangers", "explain", "similar", "save"],
+)
+def test_unfitted(model, call):
+    with pytest.raises(InputError, match=rf"{type(model).__name__} is not fitted yet; call fit\(data\) first"):
+        call(model.clone())
+
+
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array, sparse.coo_array, sparse.csc_array])
+def test_fit_takes_a_scipy_matrix_and_leaves_it_alone(model, kind, small):
+    matrix = kind(small.to_csr() * 3.0)
+    if kind is sparse.csr_array:  # unsorted rows must stay unsorted
+        matrix.indices[:] = np.concatenate(
+            [matrix.indices[a:b][::-1] for a, b in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)]
+        )
+        matrix.has_sorted_indices = False
+    before = matrix.copy()
+    model = model.clone().fit(matrix)
+    if model.serves_strangers:
+        model.recommend(histories=matrix, n=3)
+    for name in ("data", "indices", "indptr", "row", "col"):
+        if hasattr(before, name):
+            assert np.array_equal(getattr(before, name), getattr(matrix, name))
+    named = model.clone().fit(small).recommend(small.users[5], n=5)
+    numbers = {item: number for number, item in enumerate(small.items)}
+    numbered = model.recommend(5, n=5)
+    assert numbered.items(5) == [numbers[item] for item in named.items(small.users[5])]
+
+
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+def test_bad_data(model, small):
+    with pytest.raises(InputError, match="negative entries"):
+        model.clone().fit(sparse.csr_array(np.array([[1.0, -1.0]])))
+    with pytest.raises(InputError, match="nothing to learn from"):
+        model.clone().fit(sparse.csr_array((3, 4)))
+    with pytest.raises(InputError, match="cannot take interactions from"):
+        model.clone().fit([1, 2, 3])
+    with pytest.raises(InputError, match="threads must be at least 1"):
+        model.clone().fit(small).recommend(threads=0)
+
+
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+def test_a_fit_that_fails_leaves_the_old_one(model, small):
+    model = model.clone().fit(small)
+    before = model.recommend(n=5)
+    with pytest.raises(InputError):
+        model.fit(sparse.csr_array((3, 4)))
+    same(before, model.recommend(n=5))
+
+
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+def test_numeric_parameters_refuse_negative_and_nan(model):
+    for name, value in model.get_params().items():
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            for wrong in (-1, math.nan, math.inf, "1", None):
+                with pytest.raises(InputError, match=name):
+                    type(model)(**{name: wrong})
+
+
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+def test_clone_and_text(model, small):
+    fitted = model.clone().fit(small)
+    for copy in (fitted.clone(), sklearn.base.clone(fitted), komd.model_from_text(repr(fitted))):
+        assert copy.get_params() == fitted.get_params()
+        same(copy.fit(small).recommend(n=4), fitted.recommend(n=4))
+
+
+# ---- lists ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", PERSONAL, ids=repr)
+def test_checkerboard(model, checkerboard):
+    """The first item of each list is the one of their colour that the person lacks."""
+    data, answers = checkerboard
+    model = model.clone().fit(data)
+    found = model.recommend(n=3)
+    for user, answer in answers.items():
+        assert found.items(user)[0] == answer
+    only_with_strangers(model)
+    stranger = model.recommend(histories={"new": ["odd-1", "odd-2", "odd-3"]}, n=3).items("new")
+    assert set(stranger) == {"odd-0", "odd-4", "odd-5"}
+
+
+def test_the_shape_of_lists(model, small):
+    """Length, order, ranks, no repeats, nothing seen, everybody in the order of the data."""
+    found = model.recommend(n=7)
+    assert found.to_arrow().column_names == ["user_id", "item_id", "score", "rank"]
+    lists = by_user(found)
+    assert list(lists) == list(small.users)
+    for user, listed in lists.items():
+        seen = set(small.history(user))
+        assert len(listed) == min(7, len(small.items) - len(seen))
+        assert [row["rank"] for row in listed] == list(range(1, len(listed) + 1))
+        scores = [row["score"] for row in listed]
+        assert scores == sorted(scores, reverse=True)
+        assert np.isfinite(scores).all()
+        items = [row["item_id"] for row in listed]
+        assert len(set(items)) == len(items)
+        assert not seen & set(items)
+        assert found.items(user) == items
+    assert found.fallback == []
+    assert found.skipped == 0
+
+
+def test_seen_items_on_request(model, small):
+    user = small.users[4]
+    everything = model.recommend(user, n=len(small.items), exclude_seen=False)
+    assert sorted(everything.items(user)) == sorted(small.items)
+    unseen = [item for item in everything.items(user) if item not in set(small.history(user))]
+    assert model.recommend(user, n=len(small.items)).items(user) == unseen
+
+
+def test_allowed_and_denied_items(model, small):
+    user = small.users[2]
+    full = model.recommend(user, n=50).items(user)
+    allowed = full[::3]
+    assert model.recommend(user, n=50, items=allowed[::-1]).items(user) == allowed
+    assert model.recommend(user, n=50, items=set(allowed)).items(user) == allowed
+    assert model.recommend(user, n=50, exclude=full[:2]).items(user) == full[2:]
+    assert model.recommend(user, n=50, items=allowed, exclude=allowed[:1]).items(user) == allowed[1:]
+    assert model.recommend(user, n=2, exclude=iter(full[:2])).items(user) == full[2:4]
+    assert model.recommend(user, items=full[5]).items(user) == [full[5]]  # one id alone
+    assert model.recommend(user, items=[]).items(user) == []
+    assert model.recommend(user, exclude=[]).items(user) == full[:10]
+    seen = small.history(user)
+    assert model.recommend(user, items=seen).items(user) == []
+    assert set(model.recommend(user, items=seen, n=99, exclude_seen=False).items(user)) == set(seen)
+
+
+def test_more_than_there_is(model, small):
+    found = by_user(model.recommend(n=10_000))
+    assert {user: len(listed) for user, listed in found.items()} == {
+        user: len(small.items) - len(small.history(user)) for user in small.users
+    }
+
+
+def test_a_person_who_has_everything(model, small):
+    only_with_strangers(model)
+    everything = list(small.items)
+    found = model.recommend(histories={"all": everything, "some": everything[:3]}, n=5)
+    assert found.items("all") == []
+    assert len(found.items("some")) == 5
+    again = model.recommend(histories={"all": everything}, n=len(everything), exclude_seen=False)
+    assert sorted(again.items("all")) == sorted(everything)
+    assert np.isfinite(again.to_arrow()["score"].to_numpy()).all()
+
+
+def test_no_history_is_served_by_popularity_and_told_so(model, small):
+    only_with_strangers(model)
+    with pytest.warns(FallbackWarning, match="2 of 3 people have no history"):
+        found = model.recommend(histories={"a": [], "b": [small.items[0]], "c": []}, n=6)
+    assert found.fallback == ["a", "c"]
+    assert "2 without history, served by popularity" in repr(found)
+    counts = small.popularity
+    order = sorted(range(len(small.items)), key=lambda i: (-counts[i], i))
+    expected = [small.items[i] for i in order[:6]]
+    assert found.items("a") == found.items("c") == expected
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.recommend(histories={"b": [small.items[0]]}).fallback == []
+    why = model.explain(item=expected[0], history=[])
+    assert why.fallback
+    assert why.score == why.global_term == counts[order[0]]
+    assert len(why) == 0
+    assert "no history" in repr(why)
+
+
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+def test_a_known_user_without_history(model):
+    R = sparse.csr_array(np.array([[1, 1, 0, 0], [0, 0, 0, 0], [1, 0, 1, 0]]))
+    model = model.clone().fit(R)
+    with pytest.warns(FallbackWarning):
+        found = model.recommend(n=4)
+    assert found.fallback == [1]
+    assert found.items(1) == [0, 1, 2, 3]
+
+
+def test_unknown_ids(model, small):
+    known, item = small.users[0], small.items[0]
+    for call in (
+        lambda: model.recommend("nobody"),
+        lambda: model.recommend([known, "nobody"]),
+        lambda: model.explain("nobody", item),
+    ):
+        with pytest.raises(UnknownIdError, match="unknown user 'nobody'"):
+            call()
+    for call in (
+        lambda: model.recommend(known, items=["nothing"]),
+        lambda: model.recommend(known, exclude=["nothing", item]),
+        lambda: model.recommend(histories={"x": [item, "nothing"]}),
+        lambda: model.explain(known, "nothing"),
+        lambda: model.explain(item=item, history=["nothing"]),
+        lambda: model.similar_items(["nothing"]),
+    ):
+        with pytest.raises(UnknownIdError, match="unknown item 'nothing'"):
+            call()
+
+
+def test_unknown_ids_are_skipped_and_counted(model, small):
+    known, item = small.users[0], small.items[0]
+    skip = {"on_unknown": "skip"}
+    found = model.recommend(["nobody", known, "noone"], **skip)
+    assert found.skipped == 2
+    assert set(found.to_arrow()["user_id"].to_pylist()) == {known}
+    assert "2 unknown ids skipped" in repr(found)
+    assert model.recommend(known, exclude=["nothing"], items=[*small.items, "none"], **skip).skipped == 2
+    similar = model.similar_items([item, "nothing"], **skip)
+    assert similar.skipped == 1
+    assert len(model.recommend(["nobody"], **skip)) == 0
+    with pytest.raises(InputError, match=r"on_unknown must be .*got 'ignore'"):
+        model.recommend(known, on_unknown="ignore")
+    only_with_strangers(model)
+    strangers = model.recommend(histories=[[item, "nothing"], [item]], **skip)
+    assert strangers.skipped == 1
+    assert strangers.items(0) == strangers.items(1)
+
+
+@pytest.mark.parametrize("n", [0, -1, 2.5, True, "3", None])
+def test_wrong_n(model, n, small):
+    with pytest.raises(InputError, match=r"n must be a whole number of at least 1, got"):
+        model.recommend(n=n)
+    with pytest.raises(InputError, match=r"n must be a whole number of at least 1, got"):
+        model.similar_items(small.items[0], n=n)
+
+
+def test_nobody(model):
+    for found in (model.recommend([]), model.recommend(histories=[]), model.recommend(histories={})):
+        assert len(found) == 0
+        assert found.to_arrow().column_names == ["user_id", "item_id", "score", "rank"]
+        assert "0 rows" in repr(found)
+
+
+def test_users_or_histories_not_both(model, small):
+    with pytest.raises(InputError, match="not both"):
+        model.recommend(small.users[0], histories=[[small.items[0]]])
+    with pytest.raises(InputError, match="histories must be a mapping"):
+        model.recommend(histories=3)
+
+
+def test_batch_is_single(model, small):
+    exact = type(model).__name__ not in ROUNDS_BY_BLOCK
+    together = by_user(model.recommend(n=6))
+    for user in list(small.users)[::9]:
+        alone = rows(model.recommend(user, n=6))
+        assert [r["item_id"] for r in alone] == [r["item_id"] for r in together[user]]
+        scores = [[r["score"] for r in listed] for listed in (alone, together[user])]
+        assert scores[0] == scores[1] if exact else np.allclose(*scores, atol=1e-9)
+    some = list(small.users)[20:3:-4]
+    asked = by_user(model.recommend(some, n=6))
+    assert list(asked) == some
+    for user in some:
+        assert [r["item_id"] for r in asked[user]] == [r["item_id"] for r in together[user]]
+
+
+def test_histories_of_every_kind_agree(model, small):
+    only_with_strangers(model)
+    users = list(small.users)[:6]
+    lists = [small.history(user) for user in users]
+    first = model.recommend(histories=dict(zip(users, lists, strict=True)), n=5)
+    known = model.recommend(users, n=5)
+    exact = type(model).__name__ not in ROUNDS_BY_BLOCK
+    same(first, known, exact)
+    expected = first.to_arrow().drop_columns("user_id")
+    kinds = [
+        lists,
+        [tuple(reversed(h)) for h in lists],
+        [set(h) for h in lists],
+        [np.array(h) for h in lists],
+        [h + h for h in lists],  # repeats count once
+    ]
+    for kind in kinds:
+        found = model.recommend(histories=kind, n=5)
+        assert found.to_arrow().drop_columns("user_id").equals(expected)
+        assert sorted(set(found.to_arrow()["user_id"].to_pylist())) == list(range(6))
+    keep = np.isin(small.rows, np.arange(6))
+    part = small.keep(keep)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FallbackWarning)
+        inter = model.recommend(histories=part, n=5).to_arrow()
+    same_rows = inter.filter(pa.compute.is_in(inter["user_id"], pa.array(users)))
+    assert same_rows["item_id"].to_pylist() == expected["item_id"].to_pylist()
+    scores = same_rows["score"].to_numpy(), expected["score"].to_numpy()
+    assert np.array_equal(*scores) if exact else np.allclose(*scores, atol=1e-9)
+
+
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+def test_scipy_histories_agree(model, small):
+    R = small.to_csr()
+    model = model.clone().fit(R)
+    only_with_strangers(model)
+    found = model.recommend(histories=R[:6], n=5)
+    same(found, model.recommend(list(range(6)), n=5))
+    same(found, model.recommend(histories=Interactions.of(sparse.csr_array(R[:6])), n=5))
+
+
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+def test_scipy_histories_of_another_width_are_refused(model, small):
+    R = small.to_csr()
+    model = model.clone().fit(R)
+    only_with_strangers(model)
+    wider = sparse.csr_array((np.ones(1), ([0], [60])), shape=(1, 70))
+    with pytest.raises(UnknownIdError, match="unknown item 60"):
+        model.recommend(histories=wider)
+
+
+# ---- why, and what is alike ---------------------------------------------------------------------------------------
+
+
+def test_explain(model, small):
+    user = small.users[7]
+    best = rows(model.recommend(user, n=1))[0]
+    if type(model).__name__ in UNEXPLAINED:
+        with pytest.raises(InputError, match=f"{type(model).__name__} cannot explain a score"):
+            model.explain(user, best["item_id"])
+        return
+    why = model.explain(user, best["item_id"])
+    assert (why.user, why.item, why.fallback) == (user, best["item_id"], False)
+    assert why.score == pytest.approx(best["score"], abs=1e-12)
+    parts = why.to_arrow()
+    assert parts.column_names == ["item_id", "weight", "similarity", "contribution"]
+    contributions = parts["contribution"].to_numpy()
+    assert contributions.sum() + why.global_term == pytest.approx(why.score, abs=1e-12)
+    assert (np.diff(np.abs(contributions)) <= 0).all()
+    told = why.to_dict()
+    assert told["score"] == why.score
+    assert len(told["contributions"]) == len(small.history(user))
+    assert f"score={why.score:.6g}" in repr(why)
+    stranger = model.explain(item=best["item_id"], history=small.history(user))
+    assert stranger.user is None
+    assert stranger.score == why.score
+
+
+def test_explain_says_what_it_takes(model, small):
+    for call in (
+        lambda: model.explain(small.users[0]),
+        lambda: model.explain(item=small.items[0]),
+        lambda: model.explain(small.users[0], small.items[0], history=[small.items[1]]),
+    ):
+        with pytest.raises(InputError, match="explain takes a user and an item"):
+            call()
+
+
+def test_similar_items(model, small):
+    some = list(small.items)[:4]
+    found = model.similar_items(some, n=5)
+    assert found.to_arrow().column_names == ["similar_to", "item_id", "score", "rank"]
+    for item in some:
+        listed = [row for row in rows(found) if row["similar_to"] == item]
+        assert len(listed) <= 5
+        assert item not in [row["item_id"] for row in listed]
+        scores = [row["score"] for row in listed]
+        assert scores == sorted(scores, reverse=True)
+        assert all(score > 0 for score in scores)
+        assert [row["rank"] for row in listed] == list(range(1, len(listed) + 1))
+        same(model.similar_items(item, n=5), model.similar_items([item], n=5))
+
+
+@pytest.mark.parametrize("model", PERSONAL, ids=repr)
+def test_similar_items_of_the_checkerboard(model, checkerboard):
+    data, _ = checkerboard
+    model = model.clone().fit(data)
+    assert {item[:3] for item in model.similar_items(["odd-0"], n=5).items("odd-0")} == {"odd"}
+
+
+# ---- saving and handing on ----------------------------------------------------------------------------------------
+
+
+def test_save_and_load(model, small, tmp_path):
+    model.save(tmp_path / "deep" / "m.komd")
+    again = komd.load(tmp_path / "deep" / "m.komd")
+    assert type(again) is type(model)
+    assert again.get_params() == model.get_params()
+    same(again.recommend(n=5), model.recommend(n=5))
+    same(komd.load(str(tmp_path / "deep" / "m.komd"), verify=False).recommend(n=5), model.recommend(n=5))
+    only_with_strangers(model)
+    stranger = {"x": list(small.items)[:3]}
+    same(again.recommend(histories=stranger), model.recommend(histories=stranger))
+
+
+def test_results_become_frames(model, small):
+    found = model.recommend(list(small.users)[:3], n=4)
+    assert found.to_pandas()["item_id"].tolist() == found.to_arrow()["item_id"].to_pylist()
+    assert found.to_polars()["score"].to_list() == found.to_arrow()["score"].to_pylist()
+    assert pa.table(found).equals(found.to_arrow())
+    assert len(found) == 12
+    assert "Recommendations(12 rows)" in repr(found)

@@ -1,0 +1,62 @@
+"""Co-occurrence counts against sets of users."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+from scipy.sparse import csr_array
+
+from komd._core.gram import count_pairs, count_upper
+from tests import reference
+
+binary = arrays(np.bool_, array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=12))
+
+
+def both_ways(R):
+    """(user_indptr, user_items, item_indptr, item_users, item_where) of a dense matrix."""
+    rows = csr_array(R.astype(np.int64))
+    rows.sort_indices()
+    where = csr_array((np.arange(rows.nnz), rows.indices, rows.indptr), shape=R.shape).tocsc()
+    pointers = rows.indptr.astype(np.int64), where.indptr.astype(np.int64)
+    return (
+        pointers[0],
+        rows.indices.astype(np.int32),
+        pointers[1],
+        where.indices.astype(np.int32),
+        where.data.astype(np.int64),
+    )
+
+
+@settings(deadline=None, max_examples=100)
+@given(binary, st.data())
+def test_upper_counts(R, data):
+    user_indptr, user_items, item_indptr, item_users, item_where = both_ways(R)
+    m = R.shape[1]
+    first = data.draw(st.integers(0, m))
+    last = data.draw(st.integers(first, m))
+    counts = np.zeros((last - first, m), np.int32)
+    count_upper(item_indptr, item_users, item_where, user_indptr, user_items, first, last, counts)
+    expected = np.triu(reference.cooccurrence(R))[first:last]
+    assert np.array_equal(counts, expected)
+
+
+@settings(deadline=None, max_examples=100)
+@given(binary, st.data())
+def test_sparse_rows(R, data):
+    user_indptr, user_items, item_indptr, item_users, _ = both_ways(R)
+    m = R.shape[1]
+    first = data.draw(st.integers(0, m))
+    last = data.draw(st.integers(first, m))
+    indptr = np.zeros(last - first + 1, np.int64)
+    indices = np.empty((last - first) * m + 1, np.int32)
+    counts = np.empty((last - first) * m + 1, np.int32)
+    counter = np.zeros(m, np.int32)
+    count_pairs(item_indptr, item_users, user_indptr, user_items, first, last, counter, indptr, indices, counts)
+    assert not counter.any()  # left as it was found
+    expected = reference.cooccurrence(R)[first:last]
+    for row, (start, stop) in enumerate(zip(indptr[:-1], indptr[1:], strict=True)):
+        columns = np.flatnonzero(expected[row])
+        assert indices[start:stop].tolist() == columns.tolist()
+        assert counts[start:stop].tolist() == expected[row, columns].tolist()

@@ -1,0 +1,212 @@
+"""The solvers of the core: on the simplex, optimal by their KKT gap, no worse than cvxopt, dense = sparse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from komd._core.solve import (
+    gather_dense,
+    gather_sparse,
+    project_two_simplexes,
+    solve_shrinking,
+    solve_simplex,
+    solve_users,
+)
+from komd.kernels.matrix import DenseMatrix, SparseMatrix
+from tests import reference
+
+TOL = 1e-9
+lambdas = st.sampled_from([0.0, 1e-6, 0.01, 1.0, 100.0])
+
+
+def random_problem(seed, m, rank, repeats):
+    """K (float32, unit diagonal, of low rank so that λ = 0 is hard) and q, with some items repeated exactly."""
+    rng = np.random.default_rng(seed)
+    X = np.abs(rng.standard_normal((m, rank)))
+    q = rng.random(m) * rng.random()
+    for _ in range(min(repeats, m - 1)):
+        a, b = rng.integers(0, m, 2)
+        X[a], q[a] = X[b], q[b]
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    K = (X @ X.T).astype(np.float32)
+    np.fill_diagonal(K, 1.0)
+    return K, q
+
+
+def sparse_of(K):
+    indptr = np.zeros(len(K) + 1, np.int64)
+    np.cumsum(np.count_nonzero(K, axis=1), out=indptr[1:])
+    return SparseMatrix(indptr, np.nonzero(K)[1].astype(np.int32), K[np.nonzero(K)])
+
+
+def assert_optimal(K, q, lam, alpha, tol):
+    K = K.astype(np.float64)
+    gap = reference.kkt_gap(K, q, lam, alpha)
+    assert gap <= tol + 1e-12
+    ours, theirs = (reference.objective(K, q, lam, a) for a in (alpha, reference.solve_simplex(K, q, lam)))
+    # Convexity: no point of the simplex is lower than `ours` by more than twice the gap.
+    assert theirs - 1e-8 * abs(theirs) - 1e-12 <= ours + 2 * gap
+    assert ours <= theirs + 1e-8 * abs(theirs) + 1e-12
+
+
+@settings(deadline=None, max_examples=120)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 25), st.integers(1, 12), st.integers(0, 6), lambdas)
+@example(0, 1, 1, 0, 0.0)  # one item
+@example(1, 2, 1, 1, 0.0)  # twice the same item, nothing to tell them apart
+@example(2, 20, 1, 19, 0.0)  # all items the same
+def test_simplex(seed, m, rank, repeats, lam):
+    K, q = random_problem(seed, m, rank, repeats)
+    alpha = np.full(m, 1.0 / m)
+    g = K.astype(np.float64) @ alpha + lam * alpha - q
+    steps = solve_simplex(K, g, lam, alpha, TOL, 1_000_000)
+    assert steps >= 0
+    assert np.allclose(g, K.astype(np.float64) @ alpha + lam * alpha - q, atol=1e-11)
+    assert_optimal(K, q, lam, alpha, TOL)
+
+
+def test_simplex_says_when_its_steps_ran_out():
+    K, q = random_problem(3, 30, 20, 0)
+    alpha = np.full(30, 1.0 / 30)
+    g = K.astype(np.float64) @ alpha - q
+    assert solve_simplex(K, g, 0.0, alpha, TOL, 2) == -1
+    assert alpha.sum() == pytest.approx(1)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.integers(32, 120), st.integers(1, 40), st.integers(0, 30), lambdas)
+def test_shrinking_finds_the_same_answer(seed, m, rank, repeats, lam):
+    K, q = random_problem(seed, m, rank, repeats)
+    alpha = np.full(m, 1.0 / m)
+    g = K.astype(np.float64) @ alpha + lam * alpha - q
+    scratch = np.empty(m, np.int32), np.empty(m * m, np.float32), np.empty(m), np.empty(m)
+    assert solve_shrinking(K, q, g, lam, alpha, TOL, 1_000_000, *scratch) == 0
+    assert np.allclose(g, K.astype(np.float64) @ alpha + lam * alpha - q, atol=1e-11)
+    assert_optimal(K, q, lam, alpha, TOL)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 30))
+def test_gather_dense_is_gather_sparse(seed, m):
+    rng = np.random.default_rng(seed)
+    K = rng.random((m, m)).astype(np.float32)
+    K[rng.random((m, m)) < 0.6] = 0.0
+    h = np.sort(rng.choice(m, rng.integers(1, m + 1), replace=False)).astype(np.int32)
+    results = []
+    for gather, form in ((gather_dense, (K,)), (gather_sparse, sparse_of(K).compiled_form()[1:])):
+        K_u, sums = np.empty((len(h), len(h)), np.float32), np.empty(len(h))
+        gather(*form, h, K_u, sums)
+        assert np.array_equal(K_u, K[np.ix_(h, h)])
+        results.append(sums)
+    assert np.allclose(results[0], K[np.ix_(h, h)].sum(axis=1, dtype=np.float64), rtol=1e-14)
+    assert np.allclose(results[0], results[1], rtol=1e-14)
+
+
+def solved(K, exact, lam, histories, tol=TOL, max_steps=100_000):
+    indptr = np.cumsum([0, *map(len, histories)]).astype(np.int64)
+    history = np.array([i for h in histories for i in h], np.int32)
+    longest = max(map(len, histories), default=0)
+    weights, offsets, gaps = np.empty(len(history)), np.empty(len(histories)), np.empty(len(histories))
+    unsolved = solve_users(
+        *K.compiled_form(),
+        K.sums(),
+        exact,
+        lam,
+        tol,
+        max_steps,
+        indptr,
+        history,
+        weights,
+        offsets,
+        gaps,
+        np.empty((2, longest * longest), np.float32),
+        np.empty((5, longest)),
+        np.empty(longest, np.int32),
+    )
+    return unsolved, np.split(weights, indptr[1:-1]), offsets, gaps
+
+
+def random_histories(rng, m, users):
+    """Of every length from nothing to everything."""
+    sizes = [0, 1, m, *rng.integers(0, m + 1, users)]
+    return [np.sort(rng.choice(m, size, replace=False)) for size in sizes]
+
+
+def sparse_kernel(rng, m):
+    """Cosines of random columns, some equal and some empty: positive semidefinite, with zeros."""
+    R = (rng.random((max(2, m), m)) < rng.uniform(0.02, 0.5)).astype(float)
+    for _ in range(3):
+        a, b = rng.integers(0, m, 2)
+        R[:, a] = R[:, b]
+    X = reference.unit_items(R)
+    K = (X @ X.T).astype(np.float32)
+    np.fill_diagonal(K, R.any(axis=0))
+    return K
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 45), st.booleans(), lambdas)
+def test_users(seed, m, exact, lam):
+    rng = np.random.default_rng(seed)
+    K = sparse_kernel(rng, m)
+    wide = K.astype(np.float64)
+    histories = random_histories(rng, m, 5)
+    for matrix in (DenseMatrix(K), sparse_of(K)):
+        unsolved, weights, offsets, gaps = solved(matrix, exact, lam, histories)
+        assert unsolved == 0
+        assert (gaps <= TOL).all()
+        assert len(weights) == len(histories)
+        for u, h in enumerate(histories):
+            if not len(h):
+                assert offsets[u] == gaps[u] == 0.0
+                continue
+            left = m - len(h)
+            expected = (1 / left if left else 0.0) if exact else 1 / m
+            assert offsets[u] == pytest.approx(expected, abs=1e-15)
+            alpha = weights[u] - (offsets[u] if exact else 0.0)
+            alpha[np.abs(alpha) < 1e-15] = 0.0  # 1/m_u- was added and taken away again
+            q = reference.q_exact(wide, h) if exact else reference.q_mean(wide, h)
+            assert_optimal(K[np.ix_(h, h)], q, lam, alpha, TOL)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 45), st.booleans())
+def test_users_dense_is_sparse(seed, m, exact):
+    rng = np.random.default_rng(seed)
+    K = sparse_kernel(rng, m)
+    histories = random_histories(rng, m, 5)
+    dense, sparse = (solved(form, exact, 0.01, histories) for form in (DenseMatrix(K), sparse_of(K)))
+    for ours, theirs in zip(dense[1], sparse[1], strict=True):
+        # Only the order of the sums differs; strong convexity: no further apart than about TOL / λ.
+        assert np.allclose(ours, theirs, atol=100 * TOL)
+    assert np.array_equal(dense[2], sparse[2])
+
+
+def test_users_are_counted_when_their_steps_run_out():
+    K, _ = random_problem(5, 60, 50, 0)
+    rng = np.random.default_rng(5)
+    histories = [np.sort(rng.choice(60, 50, replace=False)) for _ in range(4)]
+    unsolved, _, _, gaps = solved(DenseMatrix(K), True, 0.0, histories, tol=1e-12, max_steps=0)
+    assert unsolved == 4
+    assert (gaps > 1e-12).all()
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 40), st.floats(1e-3, 1e3), st.floats(0.01, 1.0))
+def test_projection_on_two_simplexes(seed, m, spread, shrink):
+    rng = np.random.default_rng(seed)
+    V = rng.standard_normal((4, m)) * spread
+    V[1] = V[1, 0]  # all equal
+    P = np.zeros((4, m), np.uint8)
+    for u in range(4):
+        P[u, rng.choice(m, rng.integers(1, m), replace=False)] = 1
+    A, thresholds = np.empty_like(V), rng.standard_normal((4, 2)) * spread
+    project_two_simplexes(V, P, shrink, 0.5 * shrink, thresholds, A)
+    for u in range(4):
+        for side, share in ((1, shrink), (0, 0.5 * shrink)):
+            mask = P[u] == side
+            expected = reference.project_simplex(V[u, mask] * share)
+            assert np.allclose(A[u, mask], expected, atol=1e-12 * max(1.0, spread))
+            assert A[u, mask].sum() == pytest.approx(1.0, abs=1e-12 * max(1.0, spread))

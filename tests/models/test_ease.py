@@ -1,0 +1,140 @@
+"""EASE against its closed form and its own optimality, and against figures known for real data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+from scipy.sparse import csr_array
+
+import komd
+from komd.models import ease
+
+binary = arrays(np.bool_, array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=12)).filter(np.any)
+
+
+def dense(data):
+    R = np.zeros(data.shape)
+    R[data.rows, data.indices] = 1.0
+    return R
+
+
+def scores(model):
+    """Of everybody, users × items in the order of the data."""
+    return model._scores_of(model.catalogue.histories)[:, model.catalogue.inside]
+
+
+def learned(model):
+    """B, in the order of the data."""
+    inside = model.catalogue.inside
+    return model._matrix.values[np.ix_(inside, inside)].astype(float)
+
+
+def twin(R, regularization):
+    """B = I − P diag(1 / diag P), P = (R'R + λI)⁻¹."""
+    m = R.shape[1]
+    P = np.linalg.inv(R.T @ R + regularization * np.eye(m))
+    return np.eye(m) - P / np.diag(P)
+
+
+@settings(deadline=None, max_examples=60)
+@given(R=binary, regularization=st.floats(0.1, 1000))
+def test_closed_form(R, regularization):
+    """Items nobody chose included: their rows and columns are empty."""
+    R = R.astype(float)
+    B = learned(komd.EASE(regularization=regularization).fit(csr_array(R)))
+    np.testing.assert_allclose(B, twin(R, regularization), rtol=1e-5, atol=1e-7)
+    assert not B.diagonal().any()
+    lonely = ~R.any(axis=0)
+    assert not B[lonely].any()
+    assert not B[:, lonely].any()
+
+
+def test_scores(small):
+    R = dense(small)
+    np.testing.assert_allclose(scores(komd.EASE(regularization=20).fit(small)), R @ twin(R, 20), rtol=1e-5, atol=1e-6)
+
+
+def test_optimal(small):
+    """Column by column B is ridge regression of an item on all the others."""
+    R = dense(small)
+    B = learned(komd.EASE(regularization=5.0).fit(small))
+    for j in range(R.shape[1]):
+        others = np.arange(R.shape[1]) != j
+        X = R[:, others]
+        gradient = X.T @ (X @ B[others, j] - R[:, j]) + 5.0 * B[others, j]
+        np.testing.assert_allclose(gradient, 0, atol=1e-4)
+
+
+def test_blocks_and_threads(monkeypatch):
+    """Mirrored in any pieces B is the same; another number of threads may round LAPACK's sums differently."""
+    rng = np.random.default_rng(2)
+    R = csr_array((rng.random((80, 70)) < 0.2).astype(float))
+    expected = learned(komd.EASE(regularization=10).fit(R, threads=1))
+    for rows in (1, 7, 70):
+        monkeypatch.setattr(ease, "_ROWS", rows)
+        assert np.array_equal(learned(komd.EASE(regularization=10).fit(R, threads=1)), expected)
+    np.testing.assert_allclose(learned(komd.EASE(regularization=10).fit(R, threads=2)), expected, rtol=1e-5, atol=1e-8)
+
+
+def test_small_regularization_needs_the_double_precision():
+    """Two items that nearly always go together: the inverse has a condition of 10^8."""
+    R = np.ones((200, 3))
+    R[0, 0] = R[1, 1] = R[2:6, 2] = 0
+    found = learned(komd.EASE(regularization=1e-6).fit(csr_array(R)))
+    np.testing.assert_allclose(found, twin(R, 1e-6), rtol=1e-5)
+
+
+def test_singular():
+    R = csr_array(np.ones((3, 40)))
+    with pytest.raises(komd.SolverError, match="use more regularization"):
+        komd.EASE(regularization=1e-300).fit(R)
+
+
+def test_memory_is_checked_first(small):
+    with pytest.raises(komd.InputError, match=r"EASE needs 30 kB for 50 items \(10 kB of it.*budget is 20 kB"):
+        komd.EASE().fit(small, memory="20kB")
+    komd.EASE().fit(small, memory="30kB")
+
+
+def test_more_items_than_lapack_can_count():
+    """Refused at once: dense, the matrix would take 26 GB."""
+    R = csr_array(np.ones((1, 46_341), np.int8))
+    with pytest.raises(komd.InputError, match=r"at most 46,340 items .* and 46,341 were chosen"):
+        komd.EASE().fit(R, memory="1TB")
+
+
+def test_explain_similar_save_load(small, tmp_path):
+    model = komd.EASE(regularization=30).fit(small)
+    ids = small.users.values.to_pylist(), small.items.values.to_pylist()
+    best = model.recommend(ids[0][3], n=1).to_arrow().to_pylist()[0]
+    why = model.explain(ids[0][3], best["item_id"])
+    assert why.score == best["score"] == pytest.approx(sum(why.table["contribution"].to_pylist()), rel=1e-12)
+    similar = model.similar_items(ids[1][0], n=5)
+    model.save(tmp_path / "m.komd")
+    loaded = komd.load(tmp_path / "m.komd")
+    assert repr(loaded) == repr(model) == "EASE(regularization=30)"
+    assert np.array_equal(scores(loaded), scores(model))
+    assert loaded.similar_items(ids[1][0], n=5).to_arrow() == similar.to_arrow()
+
+
+def test_checkerboard(checkerboard):
+    data, answers = checkerboard
+    best = komd.EASE(regularization=1).fit(data).recommend(n=1).to_arrow().to_pylist()
+    assert {row["user_id"]: row["item_id"] for row in best} == answers
+
+
+@pytest.mark.parametrize("wrong", [0, -1.0, np.nan, "x"])
+def test_parameters_that_cannot_be(wrong):
+    with pytest.raises(komd.InputError, match=r"regularization must be .*> 0, got"):
+        komd.EASE(regularization=wrong)
+
+
+@pytest.mark.data
+def test_movielens(ml_1m):
+    train, test = next(komd.split.folds(ml_1m, folds=5, half="random", rng=0))
+    found = komd.evaluate(komd.EASE(regularization=1000).fit(train), test, metrics="ndcg@100,auc")
+    assert found["ndcg@100"].mean == pytest.approx(0.554, abs=0.01)
+    assert found["auc"].mean == pytest.approx(0.911, abs=0.01)

@@ -1,0 +1,219 @@
+"""The slow twins: each function here is the paper's formula and nothing else, for small inputs and suspicious readers.
+
+Everything is float64, dense and unblocked. `R` is a dense 0/1 matrix, users × items. A kernel is a function of the
+cosine; `x` and `y` below are columns of R divided by their length. Where the printed text is wrong the correction of
+PAPER.md is used, and the docstring says so.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+# ---- items and kernels ------------------------------------------------------------------------------------------
+
+
+def cooccurrence(R):
+    """|U_i ∩ U_j| for all pairs of items, by intersecting sets of users."""
+    users = [set(np.flatnonzero(column)) for column in np.asarray(R).T]
+    return np.array([[len(a & b) for b in users] for a in users], dtype=np.int64).reshape(len(users), len(users))
+
+
+def unit_items(R):
+    """x_i = r_i / ‖r_i‖, one row per item; zero for an item nobody chose."""
+    X = np.asarray(R, float).T
+    length = np.linalg.norm(X, axis=1, keepdims=True)
+    return np.divide(X, length, out=np.zeros_like(X), where=length > 0)
+
+
+def linear(x, y):
+    return float(x @ y)
+
+
+def polynomial(degree, c):
+    return lambda x, y: float((x @ y + c) ** degree)
+
+
+def rbf(gamma):
+    return lambda x, y: math.exp(-gamma * float(((x - y) ** 2).sum()))
+
+
+def tanimoto(x, y):
+    """x·y / (‖x‖² + ‖y‖² − x·y): squared norms in the denominator (correction 3)."""
+    below = float(x @ x + y @ y - x @ y)
+    return float(x @ y) / below if below > 0 else 0.0
+
+
+def series(coefficients):
+    """Σ_s a_s (x·y)^s."""
+    return lambda x, y: sum(a * float(x @ y) ** s for s, a in enumerate(coefficients))
+
+
+def polynomial_series(degree, c):
+    """a_s = C(d, s) c^(d−s) (correction 1)."""
+    return [math.comb(degree, s) * c ** (degree - s) for s in range(degree + 1)]
+
+
+def rbf_series(gamma, terms):
+    """a_s = e^(−2γ) (2γ)^s / s! (correction 2)."""
+    return [math.exp(-2 * gamma + s * math.log(2 * gamma) - math.lgamma(s + 1)) for s in range(terms)]
+
+
+def tanimoto_series(terms):
+    """a_0 = 0, a_s = 2^(−s) (correction 3)."""
+    return [0.0] + [2.0**-s for s in range(1, terms)]
+
+
+def reduced(kernel):
+    """(k(x, y) − k₀) / (k(x, x) − k₀) on unit vectors, where k₀ is the value at x·y = 0: degree 0 dropped, K(i, i) = 1."""
+    east, north = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    nothing, all_ = kernel(east, north), kernel(east, east)
+    return lambda x, y: (kernel(x, y) - nothing) / (all_ - nothing)
+
+
+def gram(R, kernel):
+    """K(i, j) of a reduced kernel on unit vectors; rows and columns of items nobody chose are zero."""
+    X = unit_items(R)
+    chosen = np.asarray(R).sum(axis=0) > 0
+    k = reduced(kernel)
+    m = len(X)
+    K = np.zeros((m, m))
+    for i in range(m):
+        for j in range(m):
+            if chosen[i] and chosen[j]:
+                K[i, j] = k(X[i], X[j])
+    return K
+
+
+def jaccard_gram(R):
+    """|U_i ∩ U_j| / |U_i ∪ U_j|: Tanimoto on the raw binary columns."""
+    columns = np.asarray(R, float).T
+    return np.array([[tanimoto(x, y) for y in columns] for x in columns]).reshape(len(columns), len(columns))
+
+
+def density(R):
+    """The share of non-zeros of the linear kernel."""
+    counts = cooccurrence(R)
+    return np.count_nonzero(counts) / counts.size
+
+
+# ---- one person's problem ---------------------------------------------------------------------------------------
+
+
+def q_exact(K, history):
+    """q_ui = (1/m_u−) Σ_{j∉I_u} K(i, j) for i in the history; zero where nothing is left."""
+    rest = [j for j in range(len(K)) if j not in set(history)]
+    return np.array([sum(K[i, j] for j in rest) / len(rest) if rest else 0.0 for i in history])
+
+
+def q_mean(K, history):
+    """q̃_i = (1/m) Σ_j K(i, j)."""
+    return np.array([K[i].sum() / len(K) for i in history])
+
+
+def objective(K, q, lam, alpha):
+    """αᵀKα + λ‖α‖² − 2αᵀq."""
+    return float(alpha @ K @ alpha + lam * alpha @ alpha - 2 * alpha @ q)
+
+
+def kkt_gap(K, q, lam, alpha):
+    """How far alpha is from optimal: the largest (half) gradient among items with weight, less the least of all.
+
+    Also refuses alphas outside the simplex.
+    """
+    assert (alpha >= 0).all()
+    assert abs(alpha.sum() - 1) < 1e-9
+    g = K @ alpha + lam * alpha - q
+    return float(g[alpha > 0].max() - g.min())
+
+
+def solve_simplex(K, q, lam):
+    """argmin of `objective` over the simplex by cvxopt's interior points, as tightly as they go."""
+    m = len(q)
+    return _quadratic_program(2 * (K + lam * np.eye(m)), -2 * np.asarray(q, float), np.ones((1, m)))
+
+
+def solve_two_simplexes(K, positive, lam_p, lam_n):
+    """CF-OMD: argmin αᵀ(YKY + Λ)α, the positives summing to one and the negatives summing to one."""
+    positive = np.asarray(positive, bool)
+    y = np.where(positive, 1.0, -1.0)
+    P = y[:, None] * K * y[None, :] + np.diag(np.where(positive, lam_p, lam_n))
+    return _quadratic_program(2 * P, np.zeros(len(y)), np.array([positive, ~positive], float))
+
+
+def two_simplex_objective(K, positive, lam_p, lam_n, alpha):
+    """αᵀ(YKY + Λ)α."""
+    y = np.where(positive, 1.0, -1.0)
+    return float((y * alpha) @ K @ (y * alpha) + (np.where(positive, lam_p, lam_n) * alpha**2).sum())
+
+
+def two_simplex_gap(K, positive, lam_p, lam_n, alpha):
+    """α'∇ − the least it could be on either side: by convexity, at least the distance to the optimum."""
+    y = np.where(positive, 1.0, -1.0)
+    gradient = 2 * (y * (K @ (y * alpha)) + np.where(positive, lam_p, lam_n) * alpha)
+    return float(alpha @ gradient - gradient[positive].min() - gradient[~positive].min())
+
+
+def _quadratic_program(P, q, A):
+    import cvxopt
+
+    m = len(q)
+    options = {"show_progress": False, "abstol": 1e-13, "reltol": 1e-13, "feastol": 1e-12, "maxiters": 200}
+    answer = cvxopt.solvers.qp(
+        cvxopt.matrix(np.array(P, float)),
+        cvxopt.matrix(np.array(q, float)),
+        cvxopt.matrix(-np.eye(m)),
+        cvxopt.matrix(np.zeros(m)),
+        cvxopt.matrix(np.array(A, float)),
+        cvxopt.matrix(np.ones(len(A))),
+        options=options,
+    )
+    alpha = np.maximum(np.array(answer["x"]).ravel(), 0.0)
+    for row in np.asarray(A) > 0:  # back onto the simplex: interior points leave it by a rounding or two
+        alpha[row] /= alpha[row].sum()
+    return alpha
+
+
+def project_simplex(v):
+    """The nearest point of the simplex, by sorting (Held, Wolfe & Crowder)."""
+    v = np.asarray(v, float)
+    u = np.sort(v)[::-1]
+    above = np.cumsum(u) - 1.0
+    k = np.flatnonzero(u - above / np.arange(1, len(v) + 1) > 0)[-1]
+    return np.maximum(v - above[k] / (k + 1), 0.0)
+
+
+# ---- scores and lists -------------------------------------------------------------------------------------------
+
+
+def scores(M, S, history, weights, offset):
+    """Σ_{i∈I_u} w_i M(i, j) − b S_j for every item j."""
+    return np.array(
+        [
+            sum(w * float(M[i, j]) for i, w in zip(history, weights, strict=True)) - offset * S[j]
+            for j in range(len(S))
+        ]
+    )
+
+
+def komd_scores(K, history, lam, exact=True):
+    """CF-KOMD from the paper's definition: Σ α_i K(i, j) − the mean of K(k, j) over the negatives k (or over all)."""
+    history = list(history)
+    q = q_exact(K, history) if exact else q_mean(K, history)
+    alpha = solve_simplex(K[np.ix_(history, history)], q, lam)
+    rest = [j for j in range(len(K)) if j not in set(history)] if exact else range(len(K))
+    centroid = K[list(rest)].mean(axis=0) if len(list(rest)) else np.zeros(len(K))
+    return alpha @ K[history] - centroid
+
+
+def top(values, candidates, n):
+    """The n best candidates, best first, equal ones by lower number; minus infinity is never taken."""
+    able = [j for j in candidates if values[j] > -np.inf]
+    return sorted(able, key=lambda j: (-values[j], j))[:n]
+
+
+def area_under_curve(positives, negatives, tie):
+    """The share of pairs in the right order, equal ones counting `tie`."""
+    won = sum(1.0 if p > x else tie if p == x else 0.0 for p in positives for x in negatives)
+    return won / (len(positives) * len(negatives)) if len(positives) and len(negatives) else math.nan
