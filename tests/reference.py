@@ -66,7 +66,7 @@ def tanimoto_series(terms):
 
 
 def reduced(kernel):
-    """(k(x, y) − k₀) / (k(x, x) − k₀) on unit vectors, where k₀ is the value at x·y = 0: degree 0 dropped, K(i, i) = 1."""
+    """(k(x, y) − k₀) / (k(x, x) − k₀) on unit vectors, k₀ being the value at x·y = 0: no degree 0, and K(i, i) = 1."""
     east, north = np.array([1.0, 0.0]), np.array([0.0, 1.0])
     nothing, all_ = kernel(east, north), kernel(east, east)
     return lambda x, y: (kernel(x, y) - nothing) / (all_ - nothing)
@@ -190,10 +190,7 @@ def project_simplex(v):
 def scores(M, S, history, weights, offset):
     """Σ_{i∈I_u} w_i M(i, j) − b S_j for every item j."""
     return np.array(
-        [
-            sum(w * float(M[i, j]) for i, w in zip(history, weights, strict=True)) - offset * S[j]
-            for j in range(len(S))
-        ]
+        [sum(w * float(M[i, j]) for i, w in zip(history, weights, strict=True)) - offset * S[j] for j in range(len(S))]
     )
 
 

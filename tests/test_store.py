@@ -107,7 +107,7 @@ def test_arrays_of_every_kind_survive(tmp_path):
 
 
 def test_objects_are_never_pickled(tmp_path):
-    with pytest.raises(ValueError, match="allow_pickle=False"):
+    with pytest.raises(ValueError, match="only numbers are saved"):
         store.save(tmp_path / "m", model="X()", arrays={"bad": np.array([{}], object)}, ids={})
     assert not (tmp_path / "m").exists()
 
@@ -199,7 +199,9 @@ def test_a_newer_model(saved):
         komd.load(saved)
 
 
-@pytest.mark.parametrize("text", ["", "{", "null", "[]", "3", '"text"', "{}", '{"format": "x"}', '{"format": 1}', "\ufeff{}"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "null", "[]", "3", '"text"', "{}", '{"format": "x"}', '{"format": 1}', "\ufeff{}"]
+)
 def test_no_manifest(saved, text):
     (saved / "manifest.json").write_text(text, encoding="utf-8")
     with pytest.raises(ModelFileError):
@@ -299,19 +301,19 @@ def test_other_files_beside_a_model_stay(saved, models):
 
 def test_a_parent_that_is_a_file(models, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ModelFileError, match="could not save the model to .*: Not a directory"):
+    with pytest.raises(ModelFileError, match=r"could not save the model to .*: Not a directory"):
         models[0].save(tmp_path / "file" / "m.komd")
 
 
 class Failing:
-    """Every call of one kind counts, and the k-th raises."""
+    """Every call of one kind (of `open`: for writing) counts, and the k-th raises."""
 
     def __init__(self, monkeypatch, where, name, at, error):
         self.calls = 0
         real = getattr(where, name)
 
         def call(*args, **kwargs):
-            self.calls += 1
+            self.calls += name != "open" or "w" in "".join(args[1:2])
             if self.calls == at:
                 raise error
             return real(*args, **kwargs)
@@ -324,7 +326,7 @@ ERRORS = {
     "disk full": OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
     "read-only": OSError(errno.EROFS, os.strerror(errno.EROFS)),
 }
-PLACES = {"open": (pathlib.Path, "open"), "write": (np, "save"), "flush": (os, "fsync"), "swap": (os, "replace")}
+PLACES = {"open": (pathlib.Path, "open"), "write": (np.lib.format, "write_array_header_2_0"), "flush": (os, "fsync"), "swap": (os, "replace")}
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -471,5 +473,3 @@ def test_what_a_killed_save_left_is_taken_away_by_the_next(saved, models):
     models[1].save(saved)
     manifest = json.loads((saved / "manifest.json").read_text())
     assert files(saved) == sorted(["manifest.json", *(e["file"] for e in manifest["files"].values())])
-
-

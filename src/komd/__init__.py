@@ -17,7 +17,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from komd import kernels
+    from komd import datasets, kernels
     from komd.errors import (
         FallbackWarning,
         InputError,
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         SolverError,
         UnknownIdError,
     )
+    from komd.evaluation.compare import compare
+    from komd.evaluation.comparison import Comparison
     from komd.evaluation.evaluate import Evaluation, evaluate
     from komd.interactions import split
     from komd.interactions.generate import generate
@@ -50,6 +52,7 @@ _HOME = {
     "BPRKNN": "komd.models.bprknn",
     "CFKOMD": "komd.models.cfkomd",
     "CFOMD": "komd.models.cfomd",
+    "Comparison": "komd.evaluation.comparison",
     "EASE": "komd.models.ease",
     "ECFOMD": "komd.models.ecfomd",
     "Evaluation": "komd.evaluation.evaluate",
@@ -68,13 +71,14 @@ _HOME = {
     "UnknownIdError": "komd.errors",
     "WRMF": "komd.models.wrmf",
     "align": "komd.interactions.interactions",
+    "compare": "komd.evaluation.compare",
     "evaluate": "komd.evaluation.evaluate",
     "generate": "komd.interactions.generate",
     "load": "komd.models.registry",
     "model_from_text": "komd.models.registry",
     "read": "komd.interactions.read",
 }
-_MODULES = {"kernels": "komd.kernels", "split": "komd.interactions.split"}
+_MODULES = {"datasets": "komd.datasets", "kernels": "komd.kernels", "split": "komd.interactions.split"}
 
 __all__ = [
     "BPR",
@@ -86,6 +90,7 @@ __all__ = [
     "MSDW",
     "SLIM",
     "WRMF",
+    "Comparison",
     "Evaluation",
     "Explanation",
     "FallbackWarning",
@@ -100,6 +105,8 @@ __all__ = [
     "UnknownIdError",
     "__version__",
     "align",
+    "datasets",
+    "compare",
     "evaluate",
     "generate",
     "kernels",

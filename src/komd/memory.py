@@ -31,7 +31,10 @@ def budget(memory: str | int | None = None) -> int:
             raise InputError(f"memory must be a size such as '8GB' or '500MB', got {memory!r}")
         size = int(float(match.group(1)) * _UNITS[unit])
     else:
-        size = int(memory)
+        try:
+            size = int(memory)
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(f"memory must be a size such as '8GB' or a number of bytes, got {memory!r}") from None
     if size <= 0:
         raise InputError(f"memory must be more than nothing, got {memory!r}")
     return size

@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ __all__ = ["FORMAT", "load", "replaceable", "save"]
 
 FORMAT = 1
 _MANIFEST = "manifest.json"
+_OURS = re.compile(r"[A-Za-z_]+-[0-9a-f]{16}\.(npy|arrow)|\.([A-Za-z_]+|manifest\.json)\.[0-9]+")
 
 Arrays = dict[str, NDArray[np.generic]]
 
@@ -69,10 +71,10 @@ def save(path: Path, *, model: str, arrays: Arrays, ids: dict[str, pa.Array]) ->
             raise ModelFileError(f"could not save the model to {path}: {reason}{left}") from error
         raise
     kept = {entry["file"] for entry in entries.values()}
-    for entry in old.values():
-        if entry["file"] not in kept:
+    for remains in path.iterdir():  # the old model's files, and what an interrupted save may have left
+        if _OURS.fullmatch(remains.name) and remains.name not in kept:
             with contextlib.suppress(OSError):
-                (path / entry["file"]).unlink(missing_ok=True)
+                remains.unlink(missing_ok=True)
 
 
 def load(path: Path, *, verify: bool = True) -> tuple[str, Arrays, dict[str, pa.Array]]:
@@ -99,6 +101,11 @@ def load(path: Path, *, verify: bool = True) -> tuple[str, Arrays, dict[str, pa.
                 arrays[name] = _mapped(file)
         except (ValueError, OSError, pa.ArrowException) as error:
             raise ModelFileError(f"{path}: {entry['file']} cannot be read ({error})") from error
+        found = _kind(arrays[name] if name in arrays else ids[name])
+        if found != {key: entry.get(key) for key in found}:
+            raise ModelFileError(
+                f"{path} was altered: {entry['file']} is no {name} of this model; save the model again"
+            )
     return str(manifest["model"]), arrays, ids
 
 
@@ -117,19 +124,25 @@ def _manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
         found = int(manifest["format"])
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise ModelFileError(f"{file} cannot be read ({error}); save the model again") from error
     if found > FORMAT:
         raise ModelFileError(
             f"{path} was saved by komd {manifest.get('komd', '?')} in format {found}; this komd reads up to format "
             f"{FORMAT}: upgrade komd"
         )
-    for entry in manifest.get("files", {}).values():
-        name = str(entry.get("file", ""))
-        if not {"file", "bytes", "sha256"} <= set(entry) or Path(name).name != name:
-            raise ModelFileError(f"{file} was altered: {entry!r} is no file of a model")
-    if not manifest.get("files") or not isinstance(manifest.get("model"), str):
+    files = manifest.get("files")
+    if not isinstance(files, dict) or not files or not isinstance(manifest.get("model"), str):
         raise ModelFileError(f"{file} was altered: it names no files or no model")
+    for entry in files.values():
+        if not (
+            isinstance(entry, dict)
+            and isinstance(entry.get("file"), str)
+            and _OURS.fullmatch(entry["file"])
+            and isinstance(entry.get("bytes"), int)
+            and isinstance(entry.get("sha256"), str)
+        ):
+            raise ModelFileError(f"{file} was altered: {entry!r} is no file of a model")
     return dict(manifest)
 
 
@@ -143,10 +156,14 @@ def replaceable(path: Path) -> dict[str, Any]:
     if not path.is_dir():
         raise InputError(f"{path} is a file; a model is saved to a folder")
     if not os.access(path, os.W_OK):
-        raise ModelFileError(f"could not save the model to {path}: no permission to write there; what was there is whole")
+        raise ModelFileError(
+            f"could not save the model to {path}: no permission to write there; what was there is whole"
+        )
     if not any(path.iterdir()):
         return {}
     if not (path / _MANIFEST).is_file():
+        if all(_OURS.fullmatch(file.name) for file in path.iterdir()):
+            return {}  # only the remains of a save that never came to its end
         raise InputError(f"{path} is a folder that holds something other than a model; choose another name")
     try:
         return dict(_manifest(path)["files"])
@@ -158,14 +175,17 @@ def _write(path: Path, name: str, suffix: str, content: Any, made: list[Path]) -
     """Write one file under the name of its checksum, flushed to the disk; returns its entry in the manifest."""
     temporary = path / f".{name}.{os.getpid()}"
     made.append(temporary)
-    entry: dict[str, Any] = {}
     with temporary.open("wb") as file:
         if suffix == ".npy":
             array = np.ascontiguousarray(content)
-            entry |= {"dtype": str(array.dtype), "shape": list(array.shape)}
-            np.save(file, array, allow_pickle=False)
+            if array.dtype.hasobject:
+                raise ValueError(f"{name} holds Python objects: only numbers are saved")
+            entry = _kind(array)
+            np.lib.format.write_array_header_2_0(file, np.lib.format.header_data_from_array_1_0(array))
+            if array.size:  # by Python's own write, which names a full disk; numpy's does not
+                file.write(array.data.cast("B"))
         else:
-            entry |= {"dtype": str(content.type), "shape": [len(content)]}
+            entry = _kind(content)
             table = pa.table({name: content})
             with pa.ipc.new_file(file, table.schema) as writer:
                 writer.write_table(table)
@@ -176,6 +196,13 @@ def _write(path: Path, name: str, suffix: str, content: Any, made: list[Path]) -
     made.append(final)
     temporary.replace(final)
     return {"file": final.name, "bytes": final.stat().st_size, "sha256": digest} | entry
+
+
+def _kind(content: Any) -> dict[str, Any]:
+    """Type and shape of an array or of a column of ids, as the manifest says them."""
+    if isinstance(content, np.ndarray):
+        return {"dtype": str(content.dtype), "shape": list(content.shape)}
+    return {"dtype": str(content.type), "shape": [len(content)]}
 
 
 def _checksum(file: Path) -> str:

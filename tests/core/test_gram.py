@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -56,7 +58,7 @@ def test_sparse_rows(R, data):
     count_pairs(item_indptr, item_users, user_indptr, user_items, first, last, counter, indptr, indices, counts)
     assert not counter.any()  # left as it was found
     expected = reference.cooccurrence(R)[first:last]
-    for row, (start, stop) in enumerate(zip(indptr[:-1], indptr[1:], strict=True)):
+    for row, (start, stop) in enumerate(pairwise(indptr)):
         columns = np.flatnonzero(expected[row])
         assert indices[start:stop].tolist() == columns.tolist()
         assert counts[start:stop].tolist() == expected[row, columns].tolist()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,7 +44,7 @@ def test_strips_merged_one_after_another_are_one_merge(row, n, data):
     cuts = sorted(data.draw(st.sets(st.integers(0, len(row)))) | {0, len(row)})
     candidates = np.array(sorted(data.draw(st.sets(st.integers(0, len(row) - 1)))), np.int32)
     best = fresh(1, n)
-    for first, last in zip(cuts[:-1], cuts[1:], strict=True):
+    for first, last in pairwise(cuts):
         inside = candidates[(candidates >= first) & (candidates < last)]
         merge_top(np.array([row[first:last]]), inside, first, *best)
     check(row, candidates, n, best)

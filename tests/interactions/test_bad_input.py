@@ -66,10 +66,7 @@ def test_columns_that_are_not_there(file):
     path = file("uid,sid,plays\n1,2,3\n")
     with pytest.raises(InputError) as error:
         read(path, user="user_id")
-    assert (
-        str(error.value)
-        == "column 'user_id' not found in plays.csv; it has: uid, sid, plays (choose with user=)"
-    )
+    assert str(error.value) == "column 'user_id' not found in plays.csv; it has: uid, sid, plays (choose with user=)"
     fails("item=7 is not a column of plays.csv; it has columns 0 to 2", path, item=7)
     fails("user=-1 is not a column", path, user=-1)
     fails("user must be a column's name or position, got True", path, user=True)
@@ -85,9 +82,7 @@ def test_columns_that_are_not_there(file):
 
 @pytest.mark.parametrize("text", ["user,item\n1,2\n,3\n4,5\n,6\n", 'user,item\n1,2\n"",3\n,6\n4,5\n'])
 def test_missing_ids(file, text):
-    fails(
-        r"^plays.csv has 2 missing user ids in 'user' \(the first in row 2\); remove those rows", file(text)
-    )
+    fails(r"^plays.csv has 2 missing user ids in 'user' \(the first in row 2\); remove those rows", file(text))
 
 
 def test_missing_ids_in_frames(file):
@@ -95,9 +90,7 @@ def test_missing_ids_in_frames(file):
     fails("1 missing item ids in 'i'", pa.table({"u": [1, 2], "i": ["x", ""]}))
     fails("1 missing user ids", pd.DataFrame({"u": [1.0, np.nan], "i": [1, 2]}))
     fails("2 missing item ids", pa.table({"u": [1, 2], "i": pa.nulls(2)}))
-    big = pa.table(
-        {"u": np.arange(200_000), "i": pa.array([None if k == 150_000 else k for k in range(200_000)])}
-    )
+    big = pa.table({"u": np.arange(200_000), "i": pa.array([None if k == 150_000 else k for k in range(200_000)])})
     fails(r"1 missing item ids in 'i' \(the first in row 150,001\)", big)
 
 
@@ -156,9 +149,7 @@ def test_damaged_files(file):
     fails("plays.csv.gz", file(bytes(damaged), "plays.csv.gz"))
     fails("not a Parquet file that can be read", file(b"PAR1" + b"x" * 40 + b"PAR1", "plays.parquet"))
     fails("not a Parquet file that can be read", file("user,item\n1,2\n", "plays.parquet"))
-    pq.write_table(
-        pa.table({"u": np.arange(50_000), "i": np.random.default_rng(0).permutation(50_000)}), "ok.parquet"
-    )
+    pq.write_table(pa.table({"u": np.arange(50_000), "i": np.random.default_rng(0).permutation(50_000)}), "ok.parquet")
     content = Path("ok.parquet").read_bytes()
     fails("cut.parquet", file(content[: len(content) // 2], "cut.parquet"))
     fails("a zip archive: unpack it", file(b"PK\x03\x04 and so on", "plays.zip"))

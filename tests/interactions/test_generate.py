@@ -49,9 +49,7 @@ def test_names():
 
 
 def test_tails_grow_with_their_parameters():
-    by_items = [
-        inequality(generate(users=800, item_tail=tail, taste_strength=1).popularity) for tail in (0, 0.7, 1.4)
-    ]
+    by_items = [inequality(generate(users=800, item_tail=tail, taste_strength=1).popularity) for tail in (0, 0.7, 1.4)]
     assert by_items == sorted(by_items)
     assert by_items[2] > by_items[0] + 0.2
     by_users = [inequality(generate(users=800, user_tail=tail).activity) for tail in (0, 0.5, 1)]

@@ -65,9 +65,7 @@ def test_rows_and_matrices_agree(pairs):
     assert matrix.has_canonical_format
     assert (matrix.toarray() == dense).all()
     indptr, indices = data.by_item()
-    assert (
-        sparse.csr_array((np.ones(data.pairs), indices, indptr), shape=data.shape[::-1]).toarray() == dense.T
-    ).all()
+    assert (sparse.csr_array((np.ones(data.pairs), indices, indptr), shape=data.shape[::-1]).toarray() == dense.T).all()
     for user in {user for user, _ in pairs}:
         assert data.history(user) == list(dict.fromkeys(i for u, i in pairs if u == user))
     assert read(data.to_arrow()) == data

@@ -258,9 +258,7 @@ def test_a_column_may_serve_twice():
 
 def test_order_does_not_change_the_numbers():
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {"user": rng.integers(0, 50, 500), "item": rng.integers(0, 50, 500)}
-    ).drop_duplicates()
+    frame = pd.DataFrame({"user": rng.integers(0, 50, 500), "item": rng.integers(0, 50, 500)}).drop_duplicates()
     one, two = read(frame), read(frame.sample(frac=1, random_state=1))
     assert one.users == two.users
     assert one.items == two.items

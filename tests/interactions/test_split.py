@@ -49,9 +49,7 @@ def later_half(data, user, half):
 
 
 @settings(deadline=None)
-@given(
-    st.integers(0, 10**6), st.sampled_from(["random", "given", "time"]), st.integers(2, 6), st.integers(1, 8)
-)
+@given(st.integers(0, 10**6), st.sampled_from(["random", "given", "time"]), st.integers(2, 6), st.integers(1, 8))
 def test_folds(seed, half, n, min_activity):
     data = make(seed)
     tested = np.zeros(data.shape[0], np.int64)
@@ -68,9 +66,7 @@ def test_folds(seed, half, n, min_activity):
                 row = test.indices[test.indptr[user] : test.indptr[user + 1]]
                 assert set(row.tolist()) == later_half(data, user, half)
     assert len(sizes) == n
-    assert (
-        tested == ((data.activity >= min_activity) & (data.activity >= 2))
-    ).all()  # each user in one round
+    assert (tested == ((data.activity >= min_activity) & (data.activity >= 2))).all()  # each user in one round
 
 
 def test_folds_are_groups_of_equal_size():

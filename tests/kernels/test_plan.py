@@ -73,7 +73,9 @@ def test_the_papers_table(name, real_data):
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", ["filmtrust/ratings.txt", "lastfm-hetrec/user_artists.dat", "ciaodvd/movie-ratings.txt"])
+@pytest.mark.parametrize(
+    "name", ["filmtrust/ratings.txt", "lastfm-hetrec/user_artists.dat", "ciaodvd/movie-ratings.txt"]
+)
 def test_the_density_of_k_itself(name, real_data):
     data = komd.read(real_data / name)
     model = komd.ECFOMD().fit(data)
@@ -111,5 +113,5 @@ def test_too_little_memory_is_refused_with_the_numbers():
     data = komd.generate(users=300, items=300, activity=30, tastes=3, rng=0)
     with pytest.raises(InputError, match="the budget is 10 kB"):
         komd.CFKOMD().fit(data, memory="10KB")
-    with pytest.raises(InputError, match="CFOMD works on K whole.*the budget is 100 kB"):
+    with pytest.raises(InputError, match=r"CFOMD works on K whole.*the budget is 100 kB"):
         komd.CFOMD().fit(data, memory="100KB")

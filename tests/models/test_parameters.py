@@ -44,7 +44,7 @@ def test_get_and_set():
         "kernel": "tanimoto",
         "regularization": 0.3,
         "negatives": "exact",
-        "tolerance": 1e-7,
+        "tolerance": 1e-8,
     }
     assert model.get_params(deep=False) == model.get_params()
     assert model.set_params(kernel=Linear(), negatives="mean") is model

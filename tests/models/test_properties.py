@@ -276,7 +276,7 @@ def assert_optimal(K, h, model, alpha, gap):
     ours = reference.objective(K_u, q, lam, alpha)
     theirs = reference.objective(K_u, q, lam, reference.solve_simplex(K_u, q, lam))
     assert ours <= theirs + 1e-8 * abs(theirs) + 1e-12
-    assert ours >= theirs - 1e-8 * abs(theirs) - 1e-12 - 2 * true_gap
+    # No lower bound from cvxopt, which stalls above the minimum where K is singular: the gap is the certificate.
 
 
 @pytest.mark.data
@@ -372,7 +372,9 @@ def test_cfomd_for_a_person_with_every_item():
 
 def test_unconverged_answers_are_refused(small):
     model = komd.CFOMD(max_iterations=1, tolerance=1e-9).fit(small)
-    with pytest.raises(SolverError, match=r"problems were not solved in 1 iterations: the gap is still .* asked for 1e-09"):
+    with pytest.raises(
+        SolverError, match=r"problems were not solved in 1 iterations: the gap is still .* asked for 1e-09"
+    ):
         model.recommend()
     with pytest.raises(SolverError):
         model.solve(small.users[0])
@@ -406,7 +408,9 @@ KERNELS = [Linear(), Polynomial(), RBF(), Tanimoto(), Jaccard(), DotProduct([0, 
 
 
 @pytest.mark.filterwarnings("ignore::komd.errors.FallbackWarning")
-@pytest.mark.parametrize("model", [*(komd.CFKOMD(kernel=k) for k in KERNELS), komd.CFOMD(), komd.Popularity()], ids=repr)
+@pytest.mark.parametrize(
+    "model", [*(komd.CFKOMD(kernel=k) for k in KERNELS), komd.CFOMD(), komd.Popularity()], ids=repr
+)
 def test_items_nobody_chose_make_no_nan(model):
     """Two items nobody has, one person who has nothing: all numbers stay numbers."""
     R = np.zeros((4, 6), np.float32)

@@ -56,9 +56,7 @@ def test_every_kernel_survives_the_round_trip(model, kernel):
 )
 def test_the_round_trip(regularization, tolerance, negatives, degree, c):
     kernel = Polynomial(degree=degree, c=c)
-    model = komd.CFKOMD(
-        kernel=kernel, regularization=regularization, negatives=negatives, tolerance=tolerance
-    )
+    model = komd.CFKOMD(kernel=kernel, regularization=regularization, negatives=negatives, tolerance=tolerance)
     assert model_from_text(repr(model)).get_params() == model.get_params()
     assert eval(repr(model), {**vars(komd.kernels), "CFKOMD": komd.CFKOMD}).get_params() == model.get_params()
 
@@ -88,7 +86,7 @@ UNSAFE = [
     "CFKOMD(regularization=[open(x, 'w') for x in ['{mark}']])",
     "CFKOMD(kernel=DotProduct(lambda s: open('{mark}', 'w')))",
     "CFKOMD(regularization=(x := open('{mark}', 'w')))",
-    "CFKOMD(regularization=f'{{open(\"{mark}\", \"w\")}}')",
+    'CFKOMD(regularization=f\'{{open("{mark}", "w")}}\')',
     "CFKOMD(**eval(\"{{'regularization': open('{mark}', 'w')}}\"))",
     "CFKOMD(*[open('{mark}', 'w')])",
     "CFKOMD().fit(open('{mark}', 'w'))",

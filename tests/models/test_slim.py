@@ -86,6 +86,6 @@ def test_wrong_parameters(wrong):
 def test_movielens(ml_1m):
     """Issue 3: within .02 of EASE's nDCG@100 (.554) on the first fold."""
     train, test = next(komd.split.folds(ml_1m, rng=0))
-    result = komd.evaluate(komd.SLIM(l1=5).fit(train), test, metrics=["auc", "ndcg@100"])
+    result = komd.evaluate(komd.SLIM().fit(train), test, metrics=["auc", "ndcg@100"])
     assert result["ndcg@100"].mean > 0.534
     assert result["auc"].mean > 0.91

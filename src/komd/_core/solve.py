@@ -7,8 +7,7 @@ import numpy as np
 from komd._core.compile import compiled
 
 __all__ = [
-    "gather_dense",
-    "gather_sparse",
+    "gather_row",
     "project_two_simplexes",
     "solve_shrinking",
     "solve_simplex",
@@ -85,7 +84,8 @@ def _move(
 
 _WORTH_SHRINKING = 32  # items below which the whole problem sits in the cache anyway
 _FIRST_STEPS = 0.8  # times m_u: by then most items that end without weight have lost it
-_ROUNDS = 20
+_EASY_STEPS = 20  # times m_u: a problem that needs more is ill-conditioned, and pairs of items will not get far
+_ROUNDS = 50
 
 
 @compiled
@@ -96,37 +96,33 @@ def solve_shrinking(
     lam: float,
     alpha: np.ndarray,
     tol: float,
-    max_steps: int,
     kept: np.ndarray,
     K_kept: np.ndarray,
-    g_kept: np.ndarray,
-    alpha_kept: np.ndarray,
-) -> int:
+    lines: np.ndarray,
+) -> None:
     """The same answer as `solve_simplex`, sooner: finish on the items that still matter, then look at the others.
 
-    After some steps on all items, those without weight and far from gaining any are set aside, the rest is
-    solved as a smaller problem that fits the cache, and the gradient of those set aside is computed afresh; if one of
-    them now wants weight, the round is repeated. Scratch: as long as alpha; K_kept its square. Returns 0, or -1.
+    After some steps on all items, those without weight and far from gaining any are set aside, the rest is solved as a
+    smaller problem that fits the cache, and the gradient of those set aside is computed afresh; if one of them now
+    wants weight, the round is repeated. The caller judges the answer by its gap. Scratch: `kept` as long as alpha,
+    `K_kept` its square, `lines` (6, as long).
     """
     m = alpha.shape[0]
-    first = max_steps if m < _WORTH_SHRINKING else min(max_steps, int(_FIRST_STEPS * m))
+    first = _EASY_STEPS * m if m < _WORTH_SHRINKING else int(_FIRST_STEPS * m)
     if solve_simplex(K, g, lam, alpha, tol, first) >= 0:
-        return 0
+        return
     for _ in range(_ROUNDS):
-        g_low = np.inf
-        g_high = -np.inf
-        for k in range(m):
-            g_low = min(g_low, g[k])
-            if alpha[k] > 0.0:
-                g_high = max(g_high, g[k])
-        if g_high - g_low <= tol:
-            return 0
+        low, high = _worst_pair(g, alpha)
+        if g[high] - g[low] <= tol:
+            return
+        middle = 0.5 * (g[low] + g[high])
         size = 0
         for k in range(m):
-            if alpha[k] > 0.0 or g[k] <= 0.5 * (g_low + g_high):
+            if alpha[k] > 0.0 or g[k] <= middle:
                 kept[size] = k
                 size += 1
         K_small = K_kept[: size * size].reshape(size, size)
+        g_kept, alpha_kept = lines[0, :size], lines[1, :size]
         for x in range(size):
             row = K[kept[x]]
             out = K_small[x]
@@ -134,7 +130,10 @@ def solve_shrinking(
                 out[y] = row[kept[y]]
             g_kept[x] = g[kept[x]]
             alpha_kept[x] = alpha[kept[x]]
-        solve_simplex(K_small, g_kept[:size], lam, alpha_kept[:size], 0.5 * tol, max_steps)
+        for _ in range(_ROUNDS):
+            if solve_simplex(K_small, g_kept, lam, alpha_kept, 0.5 * tol, _EASY_STEPS * size) >= 0:
+                break
+            _descend_together(K_small, g_kept, lam, alpha_kept, tol, lines[2:, :size])
         for x in range(size):
             alpha[kept[x]] = alpha_kept[x]
         place = 0
@@ -148,7 +147,91 @@ def solve_shrinking(
                 for x in range(size):
                     total += row[kept[x]] * alpha_kept[x]
                 g[k] = total - q[k]
-    return -1 if solve_simplex(K, g, lam, alpha, tol, max_steps) < 0 else 0
+
+
+@compiled
+def _descend_together(
+    K: np.ndarray, g: np.ndarray, lam: float, alpha: np.ndarray, tol: float, lines: np.ndarray
+) -> None:
+    """One long step for ill-conditioned problems: towards the minimum over all items with weight at once.
+
+    Conjugate gradients on K + lam I among directions that keep the sum, then as far along the direction found as no
+    weight turns negative. Where K is flat the step goes to the edge. Pairwise steps before and after do the rest.
+    """
+    m = alpha.shape[0]
+    d, r, p, Hp = lines[0], lines[1], lines[2], lines[3]
+    free = 0
+    mean = 0.0
+    for i in range(m):
+        if alpha[i] > 0.0:
+            free += 1
+            mean += g[i]
+    mean /= free
+    left = 0.0
+    for i in range(m):
+        d[i] = 0.0
+        r[i] = mean - g[i] if alpha[i] > 0.0 else 0.0
+        p[i] = r[i]
+        left += r[i] * r[i]
+    flat = False
+    for _ in range(2 * free):
+        if left <= (0.01 * tol) ** 2:
+            break
+        mean = 0.0
+        length = 0.0
+        for i in range(m):
+            Hp[i] = 0.0
+            if alpha[i] > 0.0:
+                row = K[i]
+                total = lam * p[i]
+                for j in range(m):
+                    total += row[j] * p[j]
+                Hp[i] = total
+                mean += total
+                length += p[i] * p[i]
+        mean /= free
+        curvature = 0.0
+        for i in range(m):
+            if alpha[i] > 0.0:
+                Hp[i] -= mean
+                curvature += p[i] * Hp[i]
+        if curvature <= _FLAT * length:
+            flat = True
+            for i in range(m):
+                d[i] = p[i]
+            break
+        step = left / curvature
+        fresh = 0.0
+        for i in range(m):
+            d[i] += step * p[i]
+            r[i] -= step * Hp[i]
+            fresh += r[i] * r[i]
+        for i in range(m):
+            p[i] = r[i] + (fresh / left) * p[i]
+        left = fresh
+    reach = np.inf if flat else 1.0
+    for i in range(m):
+        if d[i] < 0.0:
+            reach = min(reach, -alpha[i] / d[i])
+    if reach == np.inf:
+        return
+    excess = 0.0  # what rounding adds to the sum; the largest weight takes it back
+    largest = 0
+    for i in range(m):
+        d[i] *= reach
+        if alpha[i] + d[i] < 1e-15:
+            d[i] = -alpha[i]
+        excess += d[i]
+        if alpha[i] + d[i] > alpha[largest] + d[largest]:
+            largest = i
+    d[largest] -= excess
+    for i in range(m):
+        alpha[i] += d[i]
+        row = K[i]
+        total = lam * d[i]
+        for j in range(m):
+            total += row[j] * d[j]
+        g[i] += total
 
 
 @compiled
@@ -217,7 +300,6 @@ def solve_users(
     exact: bool,
     lam: float,
     tol: float,
-    max_steps: int,
     history_indptr: np.ndarray,
     history: np.ndarray,
     weights: np.ndarray,
@@ -232,9 +314,9 @@ def solve_users(
 
     K is `dense`, or compressed rows when `dense` is empty. With `exact` negatives the weight of item i is
     alpha_i + 1/m_u- and the offset 1/m_u-; else alpha_i and 1/m. `gaps` gets each user's KKT gap.
-    Scratch for the largest m_u of the block: `lines` (4, m_u) float64, `rows` (2, m_u) float32, `kept` (m_u) int32; and
+    Scratch for the largest m_u of the block: `lines` (8, m_u) float64, `rows` (2, m_u) float32, `kept` (m_u) int32; and
     `squares` (2, side * side) float32: K_u is gathered whole up to m_u = side, else row by row as steps need it.
-    Returns the number of users left unsolved after `max_steps` times m_u steps.
+    Returns the number of users whose gap stayed above `tol`.
     """
     m = S.shape[0]
     side = int(np.sqrt(squares.shape[1]))
@@ -261,24 +343,19 @@ def solve_users(
                 q[i] = 0.0
             alpha[i] = 1.0 / m_u
             g[i] = (total + lam) / m_u - q[i]
-        steps = max_steps * (m_u + 10)
         if whole:
-            unsolved += solve_shrinking(K_u, q, g, lam, alpha, tol, steps, kept, squares[1], lines[2], lines[3]) < 0
+            solve_shrinking(K_u, q, g, lam, alpha, tol, kept, squares[1], lines[2:])
+            low, high = _worst_pair(g, alpha)
         else:
             low, high = _worst_pair(g, alpha)
-            while g[high] - g[low] > tol and steps > 0:
+            for _ in range(_ROUNDS * _EASY_STEPS * m_u):
+                if g[high] - g[low] <= tol:
+                    break
                 gather_row(dense, indptr, indices, values, h, low, rows[0])
                 gather_row(dense, indptr, indices, values, h, high, rows[1])
                 low, high = _move(rows[0, :m_u], rows[1, :m_u], low, high, g, lam, alpha)
-                steps -= 1
-            unsolved += steps == 0
-        g_low = np.inf
-        g_high = -np.inf
-        for i in range(m_u):
-            g_low = min(g_low, g[i])
-            if alpha[i] > 0.0:
-                g_high = max(g_high, g[i])
-        gaps[u] = g_high - g_low
+        gaps[u] = g[high] - g[low]
+        unsolved += gaps[u] > tol
         if not exact:
             offsets[u] = 1.0 / m
         elif negatives > 0:

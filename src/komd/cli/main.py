@@ -16,6 +16,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
+from komd.cli.compare import compare
 from komd.cli.demo import demo
 from komd.cli.evaluate import evaluate
 from komd.cli.explain import explain
@@ -70,7 +71,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (fit, recommend, explain, evaluate, generate, demo):
+for command in (fit, recommend, explain, evaluate, compare, generate, demo):
     app.command()(command)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from komd.errors import InputError
-from komd.kernels.dot_product import Floats, Kernel, _finite
+from komd.kernels.dot_product import Floats, Kernel, _finite, _make_plain
 
 __all__ = ["AsymmetricCosine", "CoOccurrence"]
 
@@ -39,6 +39,7 @@ class AsymmetricCosine(Kernel):
         if self.alpha > 1:
             raise InputError(f"alpha must be <= 1, got {self.alpha!r}")
         _finite("locality", self.locality, above=0.0)
+        _make_plain(self, "alpha", "locality")
 
     def of_counts(self, both: Floats, first: Floats, second: Floats) -> Floats:
         out = _scaled(both, first, 1.0 - self.alpha, second, self.alpha)

@@ -85,9 +85,10 @@ class Polynomial(_OfCosine):
     c: float = 1.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.degree, bool) or not isinstance(self.degree, int) or self.degree < 1:
+        if isinstance(self.degree, bool) or not isinstance(self.degree, (int, np.integer)) or self.degree < 1:
             raise InputError(f"degree must be a whole number of at least 1, got {self.degree!r}")
         _finite("c", self.c, least=0.0)
+        _make_plain(self, "degree", "c")
 
     @property
     def coefficients(self) -> Floats:
@@ -120,6 +121,7 @@ class RBF(_OfCosine):
 
     def __post_init__(self) -> None:
         _finite("gamma", self.gamma, above=0.0)
+        _make_plain(self, "gamma")
 
     def of_cosine(self, cosine: Floats) -> Floats:
         double = 2.0 * self.gamma
@@ -218,6 +220,13 @@ def kernel_named(kernel: Kernel | str) -> Kernel:
     raise InputError(f"kernel must be a name or an object of komd.kernels, got {kernel!r}")
 
 
+def _make_plain(kernel: object, *names: str) -> None:
+    """Numbers of numpy become numbers of Python, so that `repr` can be read again."""
+    for name in names:
+        value = getattr(kernel, name)
+        object.__setattr__(kernel, name, value.item() if isinstance(value, np.generic) else value)
+
+
 def _finite(name: str, value: float, *, least: float | None = None, above: float | None = None) -> None:
     """Refuse a parameter that is no finite number or lies below its bound."""
     bound = f">= {least:g}" if least is not None else f"> {above:g}"
@@ -242,6 +251,8 @@ def _normalised(coefficients: Sequence[float]) -> Floats:
             f"coefficient a_{s} = {a[s]:g} is negative: f would be no positive definite kernel on every data set "
             "(a dot-product kernel needs a Maclaurin expansion without negative coefficients)"
         )
+    if a[0] == 0.0 and abs(a.sum() - 1.0) < 1e-12:
+        return a  # normalised already: dividing again would change the last bits, and so the `repr`
     a[0] = 0.0
     if a.sum() <= 0:
         raise InputError("coefficients must have one above zero besides a_0: a constant kernel tells nothing apart")

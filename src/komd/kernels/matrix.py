@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from komd.errors import ModelFileError
+
 __all__ = ["DenseMatrix", "ItemMatrix", "SparseMatrix"]
 
 _NO_ROWS = np.zeros((0, 0), np.float32)
@@ -62,11 +64,19 @@ class ItemMatrix(ABC):
     def from_arrays(arrays: dict[str, NDArray[np.generic]]) -> ItemMatrix:
         """The matrix whose `arrays()` these are."""
         if "matrix" in arrays:
-            return DenseMatrix(arrays["matrix"])  # type: ignore[arg-type]
+            matrix = arrays["matrix"]
+            if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype != np.float32:
+                raise ModelFileError("the saved matrix is not a square of float32; save the model again")
+            return DenseMatrix(matrix)  # type: ignore[arg-type]
+        indptr, indices, values = (arrays[f"matrix_{name}"] for name in ("indptr", "indices", "values"))
+        if indptr.dtype != np.int64 or indices.dtype != np.int32 or values.dtype != np.float32:
+            raise ModelFileError("the saved sparse matrix has arrays of other types; save the model again")
+        if len(indptr) < 1 or not indptr[-1] == len(indices) == len(values):
+            raise ModelFileError("the saved sparse matrix does not fit together; save the model again")
         return SparseMatrix(
-            arrays["matrix_indptr"],  # type: ignore[arg-type]
-            arrays["matrix_indices"],  # type: ignore[arg-type]
-            arrays["matrix_values"],  # type: ignore[arg-type]
+            indptr,  # type: ignore[arg-type]
+            indices,  # type: ignore[arg-type]
+            values,  # type: ignore[arg-type]
         )
 
 

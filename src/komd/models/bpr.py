@@ -23,6 +23,10 @@ class BPR(FactorModel):
     The method learns a vector for each person of the training data and has no way to make one from a history: strangers
     are refused with an InputError, and so is `explain`, for no part of a score belongs to an item of the history.
 
+    implicit departs from the paper in what it draws: the item j that u lacks is not any item alike but each as often as
+    it was chosen, which keeps popularity out of the factors and costs accuracy when all items are candidates
+    (`BPRKNN` draws as the paper does).
+
     Needs the extra `rivals`. implicit's gradient steps are taken in one thread, whatever `fit(threads=)` says: with
     several they overwrite each other and no two runs agree. The same `rng` gives the same model.
 
@@ -61,7 +65,7 @@ class BPR(FactorModel):
         factors: int = 64,
         iterations: int = 30,
         learning_rate: float = 0.01,
-        regularization: float = 0.01,
+        regularization: float = 0.001,
         rng: int = 0,
     ) -> None:
         whole("factors", factors, 1)

@@ -21,7 +21,6 @@ from komd.models.parameters import at_least, one_of
 __all__ = ["CFKOMD", "Solution"]
 
 _GATHERED = 4096  # longest history whose K_u is gathered whole: 134 MB of scratch a thread
-_STEPS = 1000  # times the length of the history: measured need is about two
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class CFKOMD(ItemBased):
         kernel: Kernel | str = "tanimoto",
         regularization: float = 0.01,
         negatives: str = "exact",
-        tolerance: float = 1e-7,
+        tolerance: float = 1e-8,
     ) -> None:
         kernel_named(kernel)
         at_least("regularization", regularization, 0)
@@ -124,14 +123,13 @@ class CFKOMD(ItemBased):
             self.negatives == "exact",
             float(self.regularization),
             float(self.tolerance),
-            _STEPS,
             histories.indptr,
             histories.indices,
             weights,
             offsets,
             gaps,
             np.empty((2, min(longest, _GATHERED) ** 2), np.float32),
-            np.empty((4, longest)),
+            np.empty((8, longest)),
             np.empty((2, longest), np.float32),
             np.empty(longest, np.int32),
         )

@@ -21,7 +21,7 @@ class ECFOMD(CFKOMD):
     ECFOMD(regularization=0.1)
     """
 
-    def __init__(self, *, regularization: float = 0.01, negatives: str = "exact", tolerance: float = 1e-7) -> None:
+    def __init__(self, *, regularization: float = 0.01, negatives: str = "exact", tolerance: float = 1e-8) -> None:
         super().__init__(kernel="linear", regularization=regularization, negatives=negatives, tolerance=tolerance)
 
     def _kernel(self) -> Kernel:

@@ -15,6 +15,7 @@ from abc import abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
+from komd.errors import ModelFileError
 from komd.kernels.matrix import ItemMatrix
 from komd.models.catalogue import Catalogue
 from komd.models.histories import Histories
@@ -67,8 +68,10 @@ class ItemBased(Recommender):
         return {"S": self._S, **self._matrix.arrays()}
 
     def _restore(self, arrays: Arrays) -> None:
-        self._matrix = ItemMatrix.from_arrays(arrays)
-        self._S = arrays["S"]  # type: ignore[assignment]
+        matrix = ItemMatrix.from_arrays(arrays)
+        if not matrix.items == len(arrays["S"]) == len(arrays["order"]):
+            raise ModelFileError("the saved matrix is not one of these items; save the model again")
+        self._matrix, self._S = matrix, arrays["S"]  # type: ignore[assignment]
 
 
 class Neighbourhood(ItemBased):

@@ -25,7 +25,7 @@ class Parameters:
         return {name: getattr(self, name) for name in self._defaults()}
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters; nothing is changed when one is wrong. What was fitted stays as it was fitted."""
+        """Change parameters; nothing is changed when one is wrong. A fitted model must then be fitted again."""
         known = self._defaults()
         for name in params:
             if name not in known:
@@ -33,19 +33,25 @@ class Parameters:
         checked = type(self)(**(self.get_params() | params))
         for name in known:
             setattr(self, name, getattr(checked, name))
+        self._forget()
         return self
+
+    def _forget(self) -> None:
+        """Called when parameters have changed: what was learned with the old ones no longer belongs to the new."""
 
     def clone(self) -> Self:
         """An unfitted model with the same parameters."""
         return type(self)(**self.get_params())
 
     def __repr__(self) -> str:
-        changed = [
-            f"{name}={getattr(self, name)!r}"
-            for name, default in self._defaults().items()
-            if getattr(self, name) != default
-        ]
+        values = {name: _plain(value) for name, value in self.get_params().items()}
+        changed = [f"{name}={values[name]!r}" for name, default in self._defaults().items() if values[name] != default]
         return f"{type(self).__name__}({', '.join(changed)})"
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as the number of Python, whose `repr` can be read again."""
+    return value.item() if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0 else value
 
 
 def at_least(name: str, value: object, least: float, *, open_end: bool = False) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from komd import store
 from komd import threads as pool
-from komd.errors import FallbackWarning, InputError
+from komd.errors import FallbackWarning, InputError, ModelFileError
 from komd.interactions.ids import Ids
 from komd.interactions.interactions import Interactions
 from komd.models.catalogue import Catalogue, OnUnknown
@@ -69,6 +69,9 @@ class Recommender(Parameters, ABC):
         return users_per_block(len(self.catalogue.order))
 
     # ---- what everybody calls ---------------------------------------------------------------------------------
+
+    def _forget(self) -> None:
+        self._catalogue = None
 
     @property
     def catalogue(self) -> Catalogue:
@@ -173,7 +176,7 @@ class Recommender(Parameters, ABC):
         if history is None:
             row = catalogue.histories.take(catalogue.find_users([user], "error"))
         else:
-            row = Histories.of_rows([catalogue.find_items(list(history), "error")])
+            row = Histories.of_rows([catalogue.find_items(_several(history), "error")])
         number = int(catalogue.find_items([item], "error")[0])
         score = float(self._scores_of(row)[0, number])
         if len(row.indices):
@@ -233,6 +236,7 @@ class Recommender(Parameters, ABC):
     # ---- inside -----------------------------------------------------------------------------------------------
 
     def _loaded(self, arrays: Arrays, ids: dict[str, pa.Array]) -> Self:
+        _matching(arrays, ids)
         histories = Histories(arrays["history_indptr"], arrays["history_indices"])  # type: ignore[arg-type]
         users, items = Ids(ids["users"], noun="user"), Ids(ids["items"], noun="item")
         self._restore(arrays)
@@ -299,6 +303,24 @@ class Recommender(Parameters, ABC):
             skipped += int((found < 0).sum())
             candidates = np.setdiff1d(candidates, found)
         return candidates, skipped
+
+
+def _matching(arrays: Arrays, ids: dict[str, pa.Array]) -> None:
+    """Refuse arrays that do not belong together: compiled code trusts its indices."""
+    n, m = len(ids["users"]), len(ids["items"])
+    indptr, indices, order = arrays["history_indptr"], arrays["history_indices"], arrays["order"]
+    fits = (
+        order.shape == (m,)
+        and indptr.shape == (n + 1,)
+        and order.dtype == indices.dtype == np.int32
+        and indptr.dtype == np.int64
+        and indptr[0] == 0
+        and indptr[-1] == len(indices)
+        and bool((np.diff(indptr) >= 0).all())
+        and all(a.size == 0 or (a.min() >= 0 and a.max() < m) for a in (indices, order))
+    )
+    if not fits:
+        raise ModelFileError("the saved arrays do not belong together; save the model again")
 
 
 def _several(ids: Any) -> Any:

@@ -53,8 +53,8 @@ def model_from_text(text: str) -> Recommender:
     """
     try:
         tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError) as error:
-        raise InputError(f"cannot read the model {text!r}: write it like CFKOMD(kernel='tanimoto')") from error
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        raise InputError(f"cannot read the model {_short(text)}: write it like CFKOMD(kernel='tanimoto')") from error
     name = _called(tree)
     if name not in MODELS:
         raise InputError(f"unknown model {name or text!r}; {nearest(name or text, MODELS)}")
@@ -75,6 +75,10 @@ def load(path: str | Path, *, verify: bool = True) -> Recommender:
         if isinstance(error, ModelFileError):
             raise
         raise ModelFileError(f"{path} holds no model this komd knows: {error}") from error
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 200 else text[:200] + "…")
 
 
 def _called(tree: ast.expr) -> str:
@@ -115,5 +119,5 @@ def _value(tree: ast.expr, text: str) -> Any:
         raise InputError(f"unknown name {name!r} in the model {text!r}; {nearest(name, _KERNELS)}")
     try:
         return ast.literal_eval(tree)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, MemoryError, RecursionError) as error:
         raise InputError(f"cannot read the model {text!r}: only names, numbers, texts and lists") from error

@@ -1,0 +1,64 @@
+"""Figures of popularity and activity: how often each item was chosen, how much each user chose, on logarithmic axes.
+
+The line is the power law that fits all points best by least squares of the logarithms, as in the paper.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from experiments import paper
+from experiments.places import DOCS, keep, load
+
+DATA = ("book-crossing", "ciao", "delicious", "filmtrust", "lastfm", "ml-1m", "netflix")
+
+
+def power_law(counts: np.ndarray[Any, Any]) -> tuple[float, float, float]:
+    """(exponent, factor, R²) of count ≈ factor · rank^exponent."""
+    ranked = np.sort(counts[counts > 0])[::-1]
+    x, y = np.log(np.arange(1, len(ranked) + 1)), np.log(ranked)
+    slope, height = np.polyfit(x, y, 1)
+    spread = float(((y - y.mean()) ** 2).sum())
+    left = float(((y - slope * x - height) ** 2).sum())
+    return float(slope), float(np.exp(height)), 1 - left / spread if spread else 1.0
+
+
+def run() -> dict[str, Any]:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "komd"
+    from matplotlib import pyplot
+
+    results: dict[str, Any] = {}
+    for name in DATA:
+        data = load(name)
+        if data is None:
+            continue
+        figure, axes = pyplot.subplots(1, 2, figsize=(8, 3), layout="constrained")
+        results[name] = {}
+        for axis, what, noun, counts in (
+            (axes[0], "popularity", "item", data.popularity),
+            (axes[1], "activity", "user", data.activity),
+        ):
+            slope, factor, fit = power_law(counts)
+            ranked = np.sort(counts[counts > 0])[::-1]
+            shown = np.unique(np.geomspace(1, len(ranked), 250).astype(int))
+            axis.loglog(shown, ranked[shown - 1], ".", color="0.35", markersize=3)
+            axis.loglog(shown, factor * shown**slope, color="tab:blue", linewidth=1.2)
+            axis.set(title=f"{what}: slope {slope:.2f}, R² {fit:.2f}", xlabel=f"{noun}, by rank", ylabel="pairs")
+            axis.set_ylim(bottom=0.7)
+            results[name][what] = {"slope": slope, "r2": fit}
+        figure.suptitle(paper.TITLES[name])
+        (DOCS / "figures").mkdir(parents=True, exist_ok=True)
+        figure.savefig(DOCS / "figures" / f"longtail-{name}.svg", metadata={"Date": None})
+        pyplot.close(figure)
+        keep("longtails", results)
+    return results
+
+
+if __name__ == "__main__":
+    for name, tails in run().items():
+        print(name, *(f"{what}: slope {tail['slope']:.2f}, R² {tail['r2']:.2f}" for what, tail in tails.items()))

@@ -1,0 +1,50 @@
+"""Where things are: the data sets, the work that is kept, the pages that are written."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import komd
+
+ROOT = Path(__file__).resolve().parent.parent
+WORK = ROOT / "experiments" / "work"
+DOCS = ROOT / "docs"
+
+
+def data_folder() -> Path:
+    """KOMD_DATA, or else the shared folder beside the checkout."""
+    folder = Path(os.environ.get("KOMD_DATA") or ROOT.parent / "shared" / "data")
+    return folder if folder.is_absolute() else ROOT / folder
+
+
+def load(name: str) -> komd.Interactions | None:
+    """A data set by name; None, and a word about it, where it is absent."""
+    try:
+        return komd.datasets.load(name, path=data_folder())
+    except komd.InputError as error:
+        print(f"{name} left out: {error}\n")
+        return None
+
+
+def keep(name: str, results: dict[str, Any]) -> None:
+    """Write results to `experiments/work/<name>.json`, aside first, so that an interruption spoils nothing."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    aside = WORK / f"{name}.json.part"
+    aside.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    aside.replace(WORK / f"{name}.json")
+
+
+def kept(name: str) -> dict[str, Any]:
+    """What `keep` wrote; empty where there is nothing yet."""
+    path = WORK / f"{name}.json"
+    results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return results
+
+
+def markdown(head: list[str], rows: list[list[str]]) -> str:
+    """A table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"

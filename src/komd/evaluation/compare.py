@@ -1,0 +1,256 @@
+"""Comparing models honestly: the same folds for all, each in a process of its own, nothing computed twice."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from komd import threads as pool
+from komd.errors import InputError
+from komd.evaluation import worker
+from komd.evaluation.comparison import Comparison, rows_of
+from komd.evaluation.grid import models_of
+from komd.evaluation.metrics import parse_metrics
+from komd.evaluation.work import FoldResult, Question, RowFolder, fingerprint, row_folder, store_data
+from komd.interactions import split
+from komd.interactions.arguments import is_count
+from komd.interactions.interactions import Interactions
+from komd.memory import budget
+from komd.models.parameters import one_of
+from komd.progress import progress
+
+__all__ = ["compare", "seconds"]
+
+_UNITS = {"": 1, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600}
+_VERSIONS = ("komd", "numpy", "scipy", "numba", "implicit")
+_GLANCE = 0.05  # seconds between looks at a child
+
+
+def compare(
+    data: Any,
+    models: Any,
+    *,
+    metrics: str | Iterable[str] = ("auc", "ndcg@100", "recall@20"),
+    folds: int = 5,
+    half: str = "random",
+    min_activity: int = 5,
+    rng: int = 0,
+    ties: str = "half",
+    time_limit: float | str | None = None,
+    keep: str | Path | None = None,
+    threads: int | None = None,
+    memory: str | int | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Comparison:
+    """Measure several models on the same folds, one after another.
+
+    Parameters
+    ----------
+    data
+        `Interactions`, or what makes one.
+    models
+        Texts or models. A text may list several with commas, and a list as the value of a parameter is a grid:
+        `"ECFOMD, MSDW(alpha=[0, 0.5, 1])"` is four rows.
+    metrics, ties
+        As in `komd.evaluate`.
+    folds, half, min_activity, rng
+        As in `komd.split.folds`; `rng` is a seed, so that a run that was interrupted can be continued.
+    time_limit
+        For each model over all its folds: seconds, or a text such as "90s", "10m" or "1.5h". What folds done in an
+        earlier run took counts.
+    keep
+        A folder for the work done. The same comparison started again with the same folder computes only what is
+        missing; models that failed are tried again. By default nothing is kept.
+    threads, memory
+        For each model, as in `fit`.
+    say
+        Is told what is worth knowing meanwhile, one line at a time; standard error by default.
+
+    Returns
+    -------
+    Comparison
+        Mean ± standard deviation over the folds, the best of each measure and what is tied with it
+        (`komd.evaluation.significance` says how), times and peak memory. A model that fails, dies or takes longer than
+        the limit is a row with the reason.
+
+    Examples
+    --------
+    >>> import komd
+    >>> data = komd.generate(users=200, items=60, activity=10, rng=0)
+    >>> found = komd.compare(data, "Popularity, ECFOMD", metrics="auc", folds=2)
+    >>> found["ECFOMD()"]["auc"].mean > found["Popularity()"]["auc"].mean
+    True
+    """
+    texts = models_of(models)
+    names = tuple(str(metric) for metric in parse_metrics(metrics))
+    one_of("ties", ties, ("half", "strict"))
+    limit = None if time_limit is None else seconds(time_limit)
+    workers = pool.count(threads)
+    if memory is not None:
+        budget(memory)
+    if not is_count(rng, 0):
+        raise InputError(f"rng must be a seed (a whole number of at least 0), got {rng!r}")
+    interactions = Interactions.of(data)
+    tested = _test_users(interactions, folds=folds, half=half, min_activity=min_activity, rng=rng)
+    question = Question(int(folds), half, int(min_activity), int(rng), names, ties)
+    how = {"threads": threads, "memory": memory}
+    with _work_folder(keep) as folder:
+        mark = fingerprint(interactions)
+        rows = [row_folder(folder, mark, question, text) for text in texts]
+        there = sum(result is not None for row in rows for result in row.results())
+        total = len(rows) * question.folds
+        if there:
+            (say or _to_stderr)(f"resuming: {there} of {total} fold results are there")
+        stored = store_data(folder, interactions, mark) if there < total else folder
+        results: list[list[FoldResult] | str] = []
+        with progress("compare", total) as advance:
+            for text, row in zip(texts, rows, strict=True):
+                task = vars(question) | {"model": text, "data": str(stored.resolve())} | how
+                results.append(_finish(row, task, limit, advance))
+    users, items = interactions.shape
+    return Comparison(
+        rows_of(texts, results, names),
+        question,
+        repr(interactions),
+        users,
+        items,
+        interactions.pairs,
+        tested,
+        _versions(),
+        workers,
+    )
+
+
+def seconds(limit: float | str) -> float:
+    """A time limit in seconds.
+
+    >>> seconds("10m"), seconds("1.5 h"), seconds(30)
+    (600.0, 5400.0, 30.0)
+    """
+    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", str(limit).lower())
+    if found is None or found.group(2) not in _UNITS or float(found.group(1)) <= 0:
+        raise InputError(f"time_limit must be seconds or a text such as '90s', '10m' or '1.5h', got {limit!r}")
+    return float(found.group(1)) * _UNITS[found.group(2)]
+
+
+def _test_users(data: Interactions, *, folds: int, half: str, min_activity: int, rng: int) -> int:
+    """How many users all folds test; refuses a split in which a fold tests nobody."""
+    total = 0
+    for fold, (_, test) in enumerate(split.folds(data, folds=folds, half=half, min_activity=min_activity, rng=rng)):
+        here = int((test.activity > 0).sum())
+        if not here:
+            raise InputError(
+                f"no test users in fold {fold + 1} of {folds}: nobody in it has at least max(2, min_activity="
+                f"{min_activity}) items; use fewer folds, a smaller min_activity, or more data than {data!r}"
+            )
+        total += here
+    return total
+
+
+def _finish(
+    row: RowFolder, task: dict[str, Any], limit: float | None, advance: Callable[[int], None]
+) -> list[FoldResult] | str:
+    """All results of a row, made by a child where they are missing; or why there are none."""
+    there = [result for result in row.results() if result is not None]
+    advance(len(there))
+    if len(there) == row.folds:
+        return there
+    row.begin(task)
+    spent = sum(result.fit + result.rank for result in there)
+    reason = _run(row, None if limit is None else limit - spent, advance)
+    if reason == "":
+        reason = f"exceeded {_duration(limit or 0.0)}"
+    found = [result for result in row.results() if result is not None]
+    if len(found) == row.folds:
+        return found
+    advance(row.folds - len(found))
+    reason = reason or "the process ended without a result and without a reason"
+    row.fail(reason)
+    return reason
+
+
+def _run(row: RowFolder, left: float | None, advance: Callable[[int], None]) -> str | None:
+    """Let a child work on a row. None when it says all is well, "" when it ran out of time, else what went wrong."""
+    if left is not None and left <= 0:
+        return ""
+    waiting = [fold for fold in range(row.folds) if not row.has(fold)]
+    started = time.monotonic()
+    with row.log.open("wb") as log:
+        child = subprocess.Popen(
+            worker.command(row.task), stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, close_fds=True
+        )
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(_GLANCE)
+                while waiting and row.has(waiting[0]):  # folds are done in order
+                    waiting.pop(0)
+                    advance(1)
+                if child.returncode is not None:
+                    break
+                if left is not None and time.monotonic() - started > left:
+                    return ""
+        finally:  # also on Ctrl-C: nothing goes on behind anybody's back
+            child.kill()
+            child.wait()
+            if child.stdin is not None:
+                child.stdin.close()
+    return row.reason or _ended(child.returncode, row.log)
+
+
+def _ended(code: int, log: Path) -> str | None:
+    """How a child ended that gave no reason itself."""
+    if code == 0:
+        return None
+    if code < 0:
+        try:
+            name = f" ({signal.Signals(-code).name})"
+        except ValueError:
+            name = ""
+        guess = ": perhaps the machine ran out of memory" if -code == 9 else ""
+        return f"killed by signal {-code}{name}{guess}"
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+    last = next((" ".join(line.split()) for line in reversed(lines) if line.strip()), "")
+    return f"ended with code {code}{': ' if last else ''}{last[:300]}"
+
+
+def _duration(limit: float) -> str:
+    for unit, length in (("h", 3600), ("min", 60)):
+        if limit >= length and limit % length == 0:
+            return f"{limit / length:g} {unit}"
+    return f"{limit:g} s"
+
+
+@contextlib.contextmanager
+def _work_folder(keep: str | Path | None) -> Iterator[Path]:
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="komd-compare-") as folder:
+            yield Path(folder)
+        return
+    path = Path(keep)
+    if path.exists() and not path.is_dir():
+        raise InputError(f"keep must be a folder, and {path} is a file")
+    path.mkdir(parents=True, exist_ok=True)
+    yield path
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
+    for name in _VERSIONS:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr)

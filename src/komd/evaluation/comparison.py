@@ -1,0 +1,246 @@
+"""What a comparison found: one row for each model, and the ways to show it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from komd.errors import InputError, nearest
+from komd.evaluation.significance import LEVEL, compared_with_best
+from komd.evaluation.work import FoldResult, Question
+
+__all__ = ["Comparison", "Row", "Score", "rows_of"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """One measure of one model.
+
+    Attributes
+    ----------
+    mean, std
+        Over the folds; the deviation divides by their number.
+    values
+        The mean over the test users of each fold.
+    mark
+        "best" for the highest mean, "tied" where the paired test cannot tell the model from the best, else "".
+    p
+        Of the difference from the best: paired t over users, Holm's correction. 1 for the best itself.
+    """
+
+    mean: float
+    std: float
+    values: tuple[float, ...]
+    mark: str
+    p: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model.
+
+    Attributes
+    ----------
+    model
+        Its text.
+    scores
+        By measure; empty when the model failed.
+    fit, rank
+        Seconds for each fold: to learn, and to rank and measure the test users.
+    peak_memory
+        The most bytes its process held.
+    failed
+        Why there are no figures, or None.
+    """
+
+    model: str
+    scores: dict[str, Score]
+    fit: tuple[float, ...] = ()
+    rank: tuple[float, ...] = ()
+    peak_memory: int = 0
+    failed: str | None = None
+
+    def __getitem__(self, metric: str) -> Score:
+        if metric not in self.scores:
+            raise InputError(f"{self.model}: {self.failed or f'{metric!r} was not measured'}")
+        return self.scores[metric]
+
+    @property
+    def fit_seconds(self) -> float:
+        """The median over folds: the first also loads compiled code."""
+        return statistics.median(self.fit) if self.fit else float("nan")
+
+    @property
+    def rank_seconds(self) -> float:
+        """The median over folds."""
+        return statistics.median(self.rank) if self.rank else float("nan")
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """Models under one protocol: `comparison["ECFOMD()"]["auc"].mean`, `.rows`, `.table`, `.report(folder)`.
+
+    Attributes
+    ----------
+    rows
+        One for each model, in the order asked for.
+    question
+        Folds, half, min_activity, rng, metrics and ties.
+    data
+        The data as text.
+    users, items, interactions
+        Its size.
+    test_users
+        Users tested, over all folds.
+    versions
+        Of komd and what it stands on.
+    threads
+        How many were used.
+    """
+
+    rows: tuple[Row, ...]
+    question: Question
+    data: str
+    users: int
+    items: int
+    interactions: int
+    test_users: int
+    versions: dict[str, str]
+    threads: int
+
+    def __getitem__(self, model: str) -> Row:
+        for row in self.rows:
+            if row.model == model:
+                return row
+        raise InputError(f"{model!r} was not compared; {nearest(model, [row.model for row in self.rows])}")
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        from komd.evaluation.report import text
+
+        return text(self)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The measures, in the order asked for."""
+        return self.question.metrics
+
+    @property
+    def table(self) -> pa.Table:
+        """An Arrow table: model; mean, `_std` and `_mark` of each measure; seconds, memory; why a model failed."""
+        columns: dict[str, Any] = {"model": pa.array([row.model for row in self.rows], pa.string())}
+        for name in self.metrics:
+            scores = [row.scores.get(name) for row in self.rows]
+            columns[name] = pa.array([s and s.mean for s in scores], pa.float64())
+            columns[f"{name}_std"] = pa.array([s and s.std for s in scores], pa.float64())
+            columns[f"{name}_mark"] = pa.array([s and s.mark for s in scores], pa.string())
+        for name in ("fit_seconds", "rank_seconds"):
+            values = [None if row.failed else getattr(row, name) for row in self.rows]
+            columns[name] = pa.array(values, pa.float64())
+        peaks = [None if row.failed else row.peak_memory / 1e6 for row in self.rows]
+        columns["peak_memory_mb"] = pa.array(peaks, pa.float64())
+        columns["failed"] = pa.array([row.failed for row in self.rows], pa.string())
+        return pa.table(columns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain lists, dictionaries, texts and numbers."""
+        asked = self.question
+        return {
+            "data": {
+                "text": self.data,
+                "users": self.users,
+                "items": self.items,
+                "interactions": self.interactions,
+            },
+            "folds": asked.folds,
+            "half": asked.half,
+            "min_activity": asked.min_activity,
+            "rng": asked.rng,
+            "ties": asked.ties,
+            "metrics": list(asked.metrics),
+            "test_users": self.test_users,
+            "test": {"name": "paired t over users", "correction": "Holm", "level": LEVEL},
+            "versions": self.versions,
+            "threads": self.threads,
+            "models": [_row_dict(row) for row in self.rows],
+        }
+
+    def to_json(self) -> str:
+        """`to_dict` as JSON text; what is not a number is null."""
+        from komd.evaluation.report import json_text
+
+        return json_text(self)
+
+    def to_markdown(self) -> str:
+        """The table in Markdown."""
+        from komd.evaluation.report import markdown
+
+        return markdown(self)
+
+    def report(self, folder: str | Path) -> Path:
+        """Write results.json, results.md and index.html, one page that needs nothing else, to a folder.
+
+        Returns the path of the page. Plots need matplotlib (`pip install 'komd[plots]'`); without it the page says so.
+        """
+        from komd.evaluation.page import page
+        from komd.evaluation.work import write
+
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        files = {"results.json": self.to_json() + "\n", "results.md": self.to_markdown(), "index.html": page(self)}
+        for name, text in files.items():
+            write(path / name, lambda file, text=text: file.write(text.encode()))
+        return path / "index.html"
+
+
+def _row_dict(row: Row) -> dict[str, Any]:
+    if row.failed is not None:
+        return {"model": row.model, "failed": row.failed}
+    scores = {
+        name: {"mean": s.mean, "std": s.std, "values": list(s.values), "mark": s.mark, "p": s.p}
+        for name, s in row.scores.items()
+    }
+    seconds = {"fit": row.fit_seconds, "rank": row.rank_seconds, "fit_folds": row.fit, "rank_folds": row.rank}
+    return {
+        "model": row.model,
+        "failed": None,
+        "metrics": scores,
+        "seconds": {k: list(v) if isinstance(v, tuple) else v for k, v in seconds.items()},
+        "peak_memory_mb": round(row.peak_memory / 1e6, 1),
+    }
+
+
+def rows_of(models: list[str], results: list[list[FoldResult] | str], metrics: tuple[str, ...]) -> tuple[Row, ...]:
+    """Rows from the results of every fold, or the reason why there are none."""
+    whole = [k for k, each in enumerate(results) if not isinstance(each, str)]
+    scores: list[dict[str, Score]] = [{} for _ in models]
+    for name in metrics:
+        folds = {k: [float(fold.means[name]) for fold in results[k] if isinstance(fold, FoldResult)] for k in whole}
+        users = [
+            np.concatenate([fold.values[name] for fold in results[k] if isinstance(fold, FoldResult)]) for k in whole
+        ]
+        means = [statistics.fmean(folds[k]) for k in whole]
+        best, p = compared_with_best(means, users)
+        for place, k in enumerate(whole):
+            mark = "best" if place == best else "tied" if p[place] > LEVEL else ""
+            spread = statistics.pstdev(folds[k]) if means[place] == means[place] else float("nan")
+            scores[k][name] = Score(means[place], spread, tuple(folds[k]), mark, p[place])
+    rows = []
+    for model, found, measured in zip(models, results, scores, strict=True):
+        if isinstance(found, str):
+            rows.append(Row(model, {}, failed=found))
+        else:
+            fit, rank = tuple(fold.fit for fold in found), tuple(fold.rank for fold in found)
+            rows.append(Row(model, measured, fit, rank, max(fold.peak for fold in found)))
+    return tuple(rows)

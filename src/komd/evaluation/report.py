@@ -1,0 +1,146 @@
+"""A comparison as text, as a rich table, as Markdown and as JSON: the same figures everywhere."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from komd.evaluation.comparison import Comparison, Row, Score
+from komd.evaluation.significance import LEVEL
+from komd.memory import readable
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["MARKS", "caption", "costs", "json_text", "legend", "markdown", "number", "rich_table", "score", "text"]
+
+MARKS = {"best": "*", "tied": "≈", "": " "}
+COSTS = ("fit s", "rank s", "memory")
+"""Columns after the measures: median seconds of a fold, and the peak memory of the model's process."""
+
+
+def number(value: float) -> str:
+    """A measure as it is shown everywhere."""
+    return "–" if math.isnan(value) else f"{value:.4f}"
+
+
+def score(found: Score) -> str:
+    """Mean ± standard deviation."""
+    return f"{number(found.mean)} ± {number(found.std)}"
+
+
+def costs(row: Row) -> tuple[str, str, str]:
+    """Seconds to fit, seconds to rank, peak memory."""
+    return _seconds(row.fit_seconds), _seconds(row.rank_seconds), readable(row.peak_memory)
+
+
+def caption(found: Comparison) -> str:
+    """What was compared, in one line."""
+    asked = found.question
+    return (
+        f"{found.data}; {asked.folds} folds, half {asked.half}, rng {asked.rng}, ties {asked.ties}; "
+        f"{found.test_users:,} test users"
+    )
+
+
+def legend() -> str:
+    """What the marks mean."""
+    return (
+        f"mean ± standard deviation over folds; {MARKS['best']} best, {MARKS['tied']} tied with the best "
+        f"(paired t-test over users, Holm, p > {LEVEL:g}); seconds: median of a fold"
+    )
+
+
+def text(found: Comparison) -> str:
+    """The table in plain text."""
+    header = ["model", *(f"{name}  " for name in found.metrics), *COSTS]
+    lines = [header, *(_cells(found, row) for row in found.rows if row.failed is None)]
+    widths = [max(len(line[k]) for line in lines) for k in range(len(header))]
+    shown = [
+        "  ".join(
+            cell.ljust(width) if k == 0 else cell.rjust(width)
+            for k, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+    shown += [f"{row.model}  failed: {plain(row.failed)}" for row in found.rows if row.failed is not None]
+    return "\n".join([caption(found), "", *shown, "", legend()])
+
+
+def rich_table(found: Comparison) -> Table:
+    """The table for a terminal: the best bold, what is tied with it marked and bold as well."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    made.add_column("model", overflow="fold")
+    for name in (*found.metrics, *COSTS):
+        made.add_column(Text(f"{name}  " if name in found.metrics else name), justify="right", no_wrap=True)
+    for row in found.rows:
+        if row.failed is None:
+            first, *cells = _cells(found, row)
+            marks = [row.scores[name].mark for name in found.metrics] + [""] * len(COSTS)
+            styles = ["bold green" if mark == "best" else "bold" if mark else "" for mark in marks]
+            made.add_row(Text(first), *(Text(c, style=s) for c, s in zip(cells, styles, strict=True)))
+        else:
+            words = Text.assemble(plain(row.model), ("\nfailed: ", "bold red"), (plain(row.failed), "red"))
+            made.add_row(words)
+    return made
+
+
+def markdown(found: Comparison) -> str:
+    """The table in Markdown: the best and what is tied with it bold, the latter with ≈."""
+    header = ["model", *found.metrics, *COSTS]
+    lines = [f"| {' | '.join(header)} |", f"| --- {'| ---: ' * (len(header) - 1)}|"]
+    for row in found.rows:
+        name = f"`{_cell(row.model)}`"
+        if row.failed is None:
+            cells = []
+            for metric in found.metrics:
+                this = row.scores[metric]
+                mean = f"**{number(this.mean)}**" if this.mark else number(this.mean)
+                cells.append(f"{mean} ± {number(this.std)}{' ≈' if this.mark == 'tied' else ''}")
+            lines.append(f"| {' | '.join([name, *cells, *costs(row)])} |")
+        else:
+            lines.append(f"| {name} | failed: {_cell(row.failed)} {'| ' * (len(header) - 2)}|")
+    explained = (
+        f"Mean ± standard deviation over folds. **Bold**: the best, and (≈) what is tied with it "
+        f"(paired t-test over users, Holm, p > {LEVEL:g}). Seconds: median of a fold. komd {found.versions['komd']}."
+    )
+    return "\n".join([f"{caption(found)}.", "", *lines, "", explained, ""])
+
+
+def json_text(found: Comparison) -> str:
+    """Everything as JSON."""
+    return json.dumps(_finite(found.to_dict()), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def plain(value: str) -> str:
+    """Text on one line without control codes: reasons come from anywhere."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
+
+
+def _cells(found: Comparison, row: Row) -> list[str]:
+    scores = (row.scores[name] for name in found.metrics)
+    return [plain(row.model), *(f"{score(s)} {MARKS[s.mark]}" for s in scores), *costs(row)]
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
+
+
+def _cell(value: str) -> str:
+    return plain(value).replace("|", "\\|")
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return value

@@ -1,0 +1,209 @@
+"""The experiments: the paper's figures as printed, the page from made-up results, and one small run from end to end."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import komd
+from experiments import (
+    differences,
+    figure_longtails,
+    figure_times,
+    paper,
+    places,
+    reproduction,
+    table_auc,
+    table_datasets,
+    table_density,
+    tie_rules,
+    tuning,
+)
+
+ROOT = Path(__file__).parents[2]
+SUMMARY = ROOT.parent / "shared" / "PAPER.md"
+COLUMNS = ("ml-1m", "netflix", "filmtrust", "ciao")
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """Nothing is written into the project."""
+    monkeypatch.setattr(places, "WORK", tmp_path / "work")
+    for module in (table_auc, figure_longtails, figure_times, reproduction):
+        for name in ("WORK", "DOCS"):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, tmp_path / name.lower())
+    (tmp_path / "docs").mkdir()
+    return tmp_path
+
+
+def printed_rows():
+    if not SUMMARY.exists():
+        pytest.skip("the summary of the paper is not beside this checkout")
+    lines = SUMMARY.read_text(encoding="utf-8").splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+
+
+def test_auc_figures_are_those_of_the_summary():
+    methods = {
+        "MSDW": [m for m in paper.AUC if m.startswith("MSDW")],
+        "ECF-OMD": ["ECF-OMD"],
+        "CF-K polynomial": [m for m in paper.AUC if m.startswith("CF-K polynomial")],
+        "CF-K Tanimoto": ["CF-K Tanimoto"],
+        "WRMF": ["WRMF"],
+        "BPR": ["BPR"],
+    }
+    seen = set()
+    for cells in printed_rows():
+        if len(cells) != 5 or not re.fullmatch(r"(\.\d+ ?)+", cells[1]):
+            continue
+        (key,) = [key for key in methods if cells[0].startswith(key + " ") or cells[0] == key]
+        for data, cell in zip(COLUMNS, cells[1:], strict=True):
+            assert [float(text) for text in cell.split()] == [paper.AUC[m][data].mean for m in methods[key]]
+        seen.add(key)
+    assert seen == set(methods)
+
+
+def test_density_figures_are_those_of_the_summary():
+    titles = {title: name for name, title in paper.TITLES.items()}
+    rows = {cells[0]: cells[1:4] for cells in printed_rows() if len(cells) == 7 and cells[0] in titles}
+    assert {titles[title] for title in rows} == set(paper.DENSITY)
+    for title, cells in rows.items():
+        assert tuple(float(cell.removesuffix(" %")) for cell in cells) == paper.DENSITY[titles[title]]
+
+
+def test_every_row_of_the_paper_is_run_and_can_be_made():
+    assert list(table_auc.ROWS) == list(paper.AUC)
+    texts = [*table_auc.ROWS.values(), *table_auc.CONTEXT.values()]
+    texts += [text for pairs in (1, 10**6) for grid in tuning.grids(pairs).values() for text in grid]
+    for text in texts:
+        komd.model_from_text(text)
+
+
+def made_up(shift=0.0):
+    """Results in the shape the experiments keep, ours being the paper's figures and `shift` more."""
+    auc = {
+        data: {
+            half: {
+                method: {
+                    "text": "M()",
+                    "auc": [figures[data].mean + shift, 0.002],
+                    "ndcg@100": [0.5, 0.01],
+                    "fit": 1.0,
+                    "rank": 0.5,
+                }
+                for method, figures in paper.AUC.items()
+            }
+            for half in table_auc.HALVES
+        }
+        for data in paper.DATA
+    }
+    reading = {"half": 0.8, "strict": 0.65, "known": 0.9}
+    rounds = [{"rows": {method: dict(reading) for method in tie_rules.METHODS}, "cold": 0.16}] * 5
+    return {
+        "datasets": {"netflix": {"users": 90_736, "items": 3_559, "pairs": 1_630_174}},
+        "density": {},
+        "longtails": {},
+        "auc": auc,
+        "tuning": {"ml-1m": {"WRMF": {"WRMF(factors=8)": 0.9, "WRMF(factors=9)": 0.8}}},
+        "ties": {"ciao": {"random": rounds}},
+        "msd": {},
+    }
+
+
+def test_the_page_shows_paper_ours_and_difference():
+    page = reproduction.page(made_up(0.02), "a machine")
+    assert "| ECF-OMD | 0.895 ± 0.0003 | 0.915 ± 0.002 | +0.020 | 0.500 | 0.915 ± 0.002 | +0.020 | 0.500 |" in page
+    assert "0 of 52 cells lie within 0.01 of the paper, 52 above, 0 below" in page
+    assert "`WRMF(factors=8)` **taken** | 0.9000" in page
+    assert "moves MSDW α=0 by -0.150" in page
+    assert "16.0 % of the tested pairs" in page
+    assert "1,630,174 of about 3,300,000 pairs (49 %)" in page
+    assert "Not measured yet: `python -m experiments.table_msd`" in page
+    assert "here too" in page
+    assert "rank correlation of 1.00" in page
+
+
+def test_the_page_says_where_ours_is_worse():
+    results = made_up()
+    results["auc"]["ciao"]["random"]["MSDW α=0"]["auc"][0] -= 0.1
+    results["auc"]["filmtrust"]["given"]["WRMF"] = {"text": "WRMF()", "failed": "took longer than 600 s"}
+    summary = differences.summary(results["auc"])
+    assert "51 of 52 cells" in summary
+    assert "Where ours is worse by more than 0.01: Ciao MSDW α=0 (-0.100)." in summary
+    assert "51 of 51 cells" in summary  # the row that failed is no cell
+    assert "| took longer than 600 s |" in reproduction.page(results, "a machine")
+
+
+def test_an_empty_page_says_what_to_run():
+    page = reproduction.page({name: {} for name in reproduction.PARTS}, "a machine")
+    for module in ("table_datasets", "table_auc", "tie_rules", "figure_times", "table_density", "table_msd"):
+        assert f"`python -m experiments.{module}`" in page
+
+
+def test_densities_against_the_whole_kernel(small, monkeypatch):
+    monkeypatch.setattr(table_density, "BLOCK", 7)
+    found = table_density.densities(small)
+    R = small.to_csr().toarray()
+    users, items = R.shape
+    assert found["R"] == pytest.approx(100 * R.mean())
+    assert found["K"] == pytest.approx(100 * np.count_nonzero(R.T @ R) / items**2)
+    chance = 1 - (1 - R.mean() ** 2) ** users
+    assert found["d"] == pytest.approx(100 * (items + (items**2 - items) * chance) / items**2)
+    a, d = R.sum(axis=1), R.sum(axis=0)
+    expected = 1 - np.exp(-np.outer(d, d) * (a * (a - 1)).sum() / R.sum() ** 2)
+    np.fill_diagonal(expected, d > 0)
+    assert found["degrees"] == pytest.approx(100 * expected.mean())
+
+
+def test_power_law_finds_its_own():
+    slope, factor, fit = figure_longtails.power_law(1000 * np.arange(1.0, 200) ** -0.7)
+    assert (slope, factor, fit) == (pytest.approx(-0.7), pytest.approx(1000), pytest.approx(1))
+
+
+def test_known_items_only(small):
+    train, test = next(komd.split.folds(small, rng=0))
+    found = tie_rules.read_three_ways("MSDW(alpha=0)", train, test)
+    assert found["strict"] <= found["half"]
+    if (train.popularity > 0).all():
+        assert found["known"] == pytest.approx(found["half"])
+
+
+def test_from_data_to_page(elsewhere, monkeypatch, capsys):
+    """Generated data in FilmTrust's place, through table, figures and page; run again, it is read back."""
+    folder = elsewhere / "data" / "filmtrust"
+    folder.mkdir(parents=True)
+    data = komd.generate(users=150, items=60, activity=12, tastes=3, rng=3)
+    lines = [f"{u} {i} 1" for u, i in zip(data.rows.tolist(), data.indices.tolist(), strict=True)]
+    (folder / "ratings.txt").write_text("\n".join(lines) + "\n")
+    monkeypatch.setenv("KOMD_DATA", str(folder.parent))
+    few = {label: table_auc.ROWS[label] for label in ("MSDW α=0", "ECF-OMD")}
+    monkeypatch.setattr(table_auc, "rows_of", lambda name, data: few)
+
+    first = table_auc.run(("filmtrust", "ciao"))
+    assert "ciao left out: CiaoDVD is not part of komd" in capsys.readouterr().out
+    assert set(first["filmtrust"]) == set(table_auc.HALVES)
+    for rows in first["filmtrust"].values():
+        for row in rows.values():
+            assert 0.5 < row["auc"][0] < 1
+            assert row["fit"] >= 0
+    again = table_auc.run(("filmtrust",))
+    assert again["filmtrust"] == first["filmtrust"]  # times and all: nothing was run twice
+
+    alone = [
+        komd.evaluate(komd.ECFOMD(regularization=0.01).fit(train), test, metrics=["auc"])["auc"].mean
+        for train, test in komd.split.folds(places.load("filmtrust"), rng=0)
+    ]
+    assert first["filmtrust"]["random"]["ECF-OMD"]["auc"] == pytest.approx([np.mean(alone), np.std(alone)])
+
+    table_datasets.run()
+    figure_times.run()
+    figure_longtails.run()
+    reproduction.write()
+    assert (elsewhere / "docs" / "figures" / "times.svg").exists()
+    assert (elsewhere / "docs" / "figures" / "longtail-filmtrust.svg").exists()
+    page = (elsewhere / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    assert f"{first['filmtrust']['random']['ECF-OMD']['auc'][0]:.3f} ± " in page
