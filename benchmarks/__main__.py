@@ -24,12 +24,12 @@ Machine: {machine}. Data: {data}, {shape}.
 Of komd's time the fit takes {fit:.2f} s, solving and ranking {recommend:.2f} s.
 
 **How near the limit.** Scoring everybody takes {work:.2g} multiply-adds; one core does {rate:.2g} of them a second,
-which reads K at {score_gb:.0f} GB/s. Streaming K straight through memory on the same core goes at {stream_gb:.0f} GB/s, so
-scoring lives off the cache (strips of 1,024 columns shared by 64 people), and is past what memory alone would allow.
+which reads K at {score_gb:.0f} GB/s. Summing K straight through on the same core goes at {stream_gb:.0f} GB/s: scoring lives
+off the cache (strips of 1,024 columns shared by 64 people), not off memory.
 
 ## One person's problem
 
-| {people} random people | milliseconds each | ratio |
+| {people} random people, one core each | milliseconds a person | ratio |
 | --- | --- | --- |
 | cvxopt | {cvxopt_ms:.2f} | 1 |
 | komd (KKT gap {gap:.0e}) | {solve_ms:.4f} | **1/{solver_ratio:,.0f}** |

@@ -120,7 +120,8 @@ def solver(data: komd.Interactions, people: int = 200) -> dict[str, Any]:
             )
             answers["cvxopt"].append(np.array(solution["x"]).ravel())
 
-    best = side_by_side({"komd": lambda: model._solve(some), "cvxopt": general}, rounds=2)
+    with threadpool_limits(1, "blas"):  # one core each
+        best = side_by_side({"komd": lambda: model._solve(some), "cvxopt": general}, rounds=3)
     weights, offsets, gaps = model._solve(some)
 
     def objective(K: Any, q: Any, alpha: Any) -> float:

@@ -61,7 +61,7 @@ def test_simplex(seed, m, rank, repeats, lam):
     K, q = random_problem(seed, m, rank, repeats)
     alpha = np.full(m, 1.0 / m)
     g = K.astype(np.float64) @ alpha + lam * alpha - q
-    steps = solve_simplex(K, g, lam, alpha, TOL, 1_000_000)
+    steps = solve_simplex(K, g, lam, alpha, TOL, 1_000_000, np.empty(m))
     assert steps >= 0
     assert np.allclose(g, K.astype(np.float64) @ alpha + lam * alpha - q, atol=1e-11)
     assert_optimal(K, q, lam, alpha, TOL)
@@ -71,7 +71,7 @@ def test_simplex_says_when_its_steps_ran_out():
     K, q = random_problem(3, 30, 20, 0)
     alpha = np.full(30, 1.0 / 30)
     g = K.astype(np.float64) @ alpha - q
-    assert solve_simplex(K, g, 0.0, alpha, TOL, 2) == -1
+    assert solve_simplex(K, g, 0.0, alpha, TOL, 2, np.empty(30)) == -1
     assert alpha.sum() == pytest.approx(1)
 
 
@@ -81,7 +81,7 @@ def test_shrinking_finds_the_same_answer(seed, m, rank, repeats, lam):
     K, q = random_problem(seed, m, rank, repeats)
     alpha = np.full(m, 1.0 / m)
     g = K.astype(np.float64) @ alpha + lam * alpha - q
-    solve_shrinking(K, q, g, lam, alpha, TOL, np.empty(m, np.int32), np.empty(m * m, np.float32), np.empty((6, m)))
+    solve_shrinking(K, q, g, lam, alpha, TOL, np.empty(m, np.int32), np.empty(m * m, np.float32), np.empty((7, m)))
     assert np.allclose(g, K.astype(np.float64) @ alpha + lam * alpha - q, atol=1e-11)
     assert_optimal(K, q, lam, alpha, TOL)
 
@@ -119,7 +119,7 @@ def solved(K, exact, lam, histories, tol=TOL, side=1000):
         offsets,
         gaps,
         np.empty((2, min(longest, side) ** 2), np.float32),
-        np.empty((8, longest)),
+        np.empty((9, longest)),
         np.empty((2, longest), np.float32),
         np.empty(longest, np.int32),
     )

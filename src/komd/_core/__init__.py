@@ -21,6 +21,7 @@ imports Numba.
     solve.py      the weights of one person: a convex problem on the simplex (two simplexes for CF-OMD)
     descent.py    SLIM's regressions of each item on all others, by coordinate descent
     sgd.py        BPR-kNN's gradient steps, and the chance they are drawn with
+    sweep.py      the solver's inner loop, four items at a time
     score.py      weighted sums of rows of an item-item matrix, dense or sparse
     topn.py       the n best of a strip of scores, merged into what was best so far
     ranks.py      where the test items stand among all others

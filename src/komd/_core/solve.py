@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from komd._core.compile import compiled
+from komd._core.sweep import sweep
 
 __all__ = [
     "gather_row",
@@ -14,33 +15,37 @@ __all__ = [
     "solve_users",
 ]
 
+_WORTH_SWEEPING = 96  # items from which four at a time are faster than one
 _FLAT = 1e-12  # curvature below this is rounding: two items are the same item
 
 
 @compiled
-def solve_simplex(K: np.ndarray, g: np.ndarray, lam: float, alpha: np.ndarray, tol: float, max_steps: int) -> int:
+def solve_simplex(
+    K: np.ndarray, g: np.ndarray, lam: float, alpha: np.ndarray, tol: float, max_steps: int, floor: np.ndarray
+) -> int:
     """Weights on one user's items: minimise a'Ka + lam a'a - 2a'q over the simplex (PAPER section 4).
 
     `alpha` arrives feasible with `g = K alpha + lam alpha - q`, half of the gradient; both leave
     optimal to a KKT gap of `tol`: no item with weight has a g more than `tol` above the least g.
-    Returns the steps taken, or -1 when `max_steps` ran out. Twin: tests/reference.py::solve_simplex.
+    `floor` is scratch. Returns the steps taken, or -1 when `max_steps` ran out. Twin: tests/reference.py::solve_simplex.
     """
-    low, high = _worst_pair(g, alpha)
+    low, high = _worst_pair(g, alpha, floor)
     for step in range(max_steps):
         if g[high] - g[low] <= tol:
             return step
-        low, high = _move(K[low], K[high], low, high, g, lam, alpha)
+        low, high = _move(K[low], K[high], low, high, g, lam, alpha, floor)
     return -1
 
 
 @compiled
-def _worst_pair(g: np.ndarray, alpha: np.ndarray) -> tuple[int, int]:
-    """The item with the least g, and the one with the largest among those with weight."""
+def _worst_pair(g: np.ndarray, alpha: np.ndarray, floor: np.ndarray) -> tuple[int, int]:
+    """The item with the least g, and the one with the largest among those with weight; fills `floor` for `_move`."""
     low = 0
     high = 0
     g_low = np.inf
     g_high = -np.inf
     for k in range(alpha.shape[0]):
+        floor[k] = 0.0 if alpha[k] > 0.0 else -np.inf
         if g[k] < g_low:
             g_low = g[k]
             low = k
@@ -52,22 +57,34 @@ def _worst_pair(g: np.ndarray, alpha: np.ndarray) -> tuple[int, int]:
 
 @compiled
 def _move(
-    K_low: np.ndarray, K_high: np.ndarray, low: int, high: int, g: np.ndarray, lam: float, alpha: np.ndarray
+    K_low: np.ndarray,
+    K_high: np.ndarray,
+    low: int,
+    high: int,
+    g: np.ndarray,
+    lam: float,
+    alpha: np.ndarray,
+    floor: np.ndarray,
 ) -> tuple[int, int]:
     """Move weight from `high` to `low`, exactly to the minimum along that line; returns the next pair.
 
-    Updating the gradient and finding the next pair is one pass: it is what all the time is spent on.
+    Updating the gradient and finding the next pair is one pass: it is what all the time is spent on. `floor` is 0 for
+    items with weight and minus infinity for others.
     """
     curvature = K_low[low] + K_high[high] - 2.0 * K_low[high] + 2.0 * lam
     move = (g[high] - g[low]) / max(curvature, _FLAT)
     if move >= alpha[high]:
         move = alpha[high]
         alpha[high] = 0.0
+        floor[high] = -np.inf
     else:
         alpha[high] -= move
     alpha[low] += move
+    floor[low] = 0.0
     g[low] += lam * move
     g[high] -= lam * move
+    if g.shape[0] >= _WORTH_SWEEPING:
+        return sweep(g, floor, K_low, K_high, move)
     g_low = np.inf
     g_high = -np.inf
     for k in range(alpha.shape[0]):
@@ -76,7 +93,7 @@ def _move(
         if x < g_low:
             g_low = x
             low = k
-        if x > g_high and alpha[k] > 0.0:
+        if x + floor[k] > g_high:
             g_high = x
             high = k
     return low, high
@@ -105,14 +122,15 @@ def solve_shrinking(
     After some steps on all items, those without weight and far from gaining any are set aside, the rest is solved as a
     smaller problem that fits the cache, and the gradient of those set aside is computed afresh; if one of them now
     wants weight, the round is repeated. The caller judges the answer by its gap. Scratch: `kept` as long as alpha,
-    `K_kept` its square, `lines` (6, as long).
+    `K_kept` its square, `lines` (7, as long).
     """
     m = alpha.shape[0]
     first = _EASY_STEPS * m if m < _WORTH_SHRINKING else int(_FIRST_STEPS * m)
-    if solve_simplex(K, g, lam, alpha, tol, first) >= 0:
+    floor = lines[6]
+    if solve_simplex(K, g, lam, alpha, tol, first, floor[:m]) >= 0:
         return
     for _ in range(_ROUNDS):
-        low, high = _worst_pair(g, alpha)
+        low, high = _worst_pair(g, alpha, floor[:m])
         if g[high] - g[low] <= tol:
             return
         middle = 0.5 * (g[low] + g[high])
@@ -131,9 +149,9 @@ def solve_shrinking(
             g_kept[x] = g[kept[x]]
             alpha_kept[x] = alpha[kept[x]]
         for _ in range(_ROUNDS):
-            if solve_simplex(K_small, g_kept, lam, alpha_kept, 0.5 * tol, _EASY_STEPS * size) >= 0:
+            if solve_simplex(K_small, g_kept, lam, alpha_kept, 0.5 * tol, _EASY_STEPS * size, floor[:size]) >= 0:
                 break
-            _descend_together(K_small, g_kept, lam, alpha_kept, tol, lines[2:, :size])
+            _descend_together(K_small, g_kept, lam, alpha_kept, tol, lines[2:6, :size])
         for x in range(size):
             alpha[kept[x]] = alpha_kept[x]
         place = 0
@@ -314,7 +332,7 @@ def solve_users(
 
     K is `dense`, or compressed rows when `dense` is empty. With `exact` negatives the weight of item i is
     alpha_i + 1/m_u- and the offset 1/m_u-; else alpha_i and 1/m. `gaps` gets each user's KKT gap.
-    Scratch for the largest m_u of the block: `lines` (8, m_u) float64, `rows` (2, m_u) float32, `kept` (m_u) int32; and
+    Scratch for the largest m_u of the block: `lines` (9, m_u) float64, `rows` (2, m_u) float32, `kept` (m_u) int32; and
     `squares` (2, side * side) float32: K_u is gathered whole up to m_u = side, else row by row as steps need it.
     Returns the number of users whose gap stayed above `tol`.
     """
@@ -345,15 +363,16 @@ def solve_users(
             g[i] = (total + lam) / m_u - q[i]
         if whole:
             solve_shrinking(K_u, q, g, lam, alpha, tol, kept, squares[1], lines[2:])
-            low, high = _worst_pair(g, alpha)
+            low, high = _worst_pair(g, alpha, lines[8])
         else:
-            low, high = _worst_pair(g, alpha)
+            floor = lines[8, :m_u]
+            low, high = _worst_pair(g, alpha, floor)
             for _ in range(_ROUNDS * _EASY_STEPS * m_u):
                 if g[high] - g[low] <= tol:
                     break
                 gather_row(dense, indptr, indices, values, h, low, rows[0])
                 gather_row(dense, indptr, indices, values, h, high, rows[1])
-                low, high = _move(rows[0, :m_u], rows[1, :m_u], low, high, g, lam, alpha)
+                low, high = _move(rows[0, :m_u], rows[1, :m_u], low, high, g, lam, alpha, floor)
         gaps[u] = g[high] - g[low]
         unsolved += gaps[u] > tol
         if not exact:

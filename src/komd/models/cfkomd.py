@@ -129,7 +129,7 @@ class CFKOMD(ItemBased):
             offsets,
             gaps,
             np.empty((2, min(longest, _GATHERED) ** 2), np.float32),
-            np.empty((8, longest)),
+            np.empty((9, longest)),
             np.empty((2, longest), np.float32),
             np.empty(longest, np.int32),
         )
