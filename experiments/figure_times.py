@@ -9,7 +9,7 @@ from experiments.places import DOCS, kept
 
 
 def seconds(auc: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Data set → method → mean seconds of a round (random half), without the rows that failed."""
+    """Data set → method → median seconds of a round (random half), without the rows that failed."""
     return {
         name: {label: row["fit"] + row["rank"] for label, row in halves["random"].items() if "failed" not in row}
         for name, halves in auc.items()

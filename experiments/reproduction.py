@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from experiments import (
@@ -35,7 +36,8 @@ to its command. `±` is the standard deviation over the rounds, ours as the pape
 Protocol, unless a table says otherwise: users in {table_auc.FOLDS} random groups (`rng={table_auc.SEED}`); in each
 round those of one group with at least 5 items give half of them to the test, all else trains. "Random half" draws
 the tested half, "given half" takes the later one in the order of the file. AUC over all items not in the history,
-**ties count one half**. Difference = ours − paper, positive where ours is better. Machine: {machine}.
+**ties count one half**. Difference = ours − paper, positive where ours is better. Bold: the best row,
+and those that the paired test of `komd.compare` cannot tell from it ("tied"). Machine: {machine}.
 """
 
 
@@ -52,8 +54,9 @@ def _datasets(results: dict[str, Any]) -> str:
     body = table_datasets.table(results["datasets"]) if results["datasets"] else _missing("table_datasets")
     return f"""## The data
 
-{body} Repeated pairs count once here. The paper's counts of Ciao and FilmTrust are rows of the files. Netflix is a
-thinned copy, MSD a corner; MovieLens 1M comes without timestamps.
+{body}
+Repeated pairs count once here. The paper's counts of Ciao and FilmTrust are rows of the files. Netflix is a thinned
+copy, MSD a corner; MovieLens 1M comes without timestamps.
 """
 
 
@@ -90,7 +93,9 @@ def _settings(results: dict[str, Any]) -> str:
         for text, score in scores.items()
     ]
     grid = markdown(["data set", "setting", "AUC on the inner test"], rows) if rows else _missing("table_auc")
-    texts = "\n".join(f"- {label}: `{text}`" for label, text in {**table_auc.ROWS, **table_auc.CONTEXT}.items())
+    texts = "\n".join(
+        f"- {label}: `{text}`" for label, text in (table_auc.ROWS | table_auc.CONTEXT | table_auc.RANDOM_ONLY).items()
+    )
     return f"""### Settings
 
 {texts}
@@ -99,7 +104,7 @@ WRMF and BPR are [implicit](https://github.com/benfred/implicit)'s; the paper us
 steps a user in each iteration and draws the other item evenly; implicit's takes as many steps as there are pairs
 and draws it by popularity. With a learning rate of 0.001 and 30 iterations that is far from converged on sparse
 data, hence the tuned rows. The paper does not give BPR's number of factors: 10 is what LibRec ships with. WRMF's
-learning rate has no meaning for alternating least squares.
+learning rate has no meaning for alternating least squares.{_edges(results["tuning"])}
 
 <details><summary>What tuning tried</summary>
 
@@ -108,11 +113,28 @@ learning rate has no meaning for alternating least squares.
 """
 
 
+def _edges(tuned: dict[str, Any]) -> str:
+    """Where the setting taken has the strongest regularization tried, a wider grid might do better: say so."""
+    edge = []
+    for name, rivals in tuned.items():
+        for rival, scores in rivals.items():
+            strength = {
+                text: float(re.findall(r"regularization=([0-9.]+)", text)[0]) for text in scores if "regul" in text
+            }
+            best = max(scores, key=scores.__getitem__)
+            if len(set(strength.values())) > 1 and strength.get(best) == max(strength.values()):
+                edge.append(f"{rival} on {paper.TITLES[name]}")
+    if not edge:
+        return ""
+    return f"\n\nThe strongest regularization tried was the best for {', '.join(edge)}: a wider grid might do better."
+
+
 def _ties(results: dict[str, Any]) -> str:
     parts = [
         "## Readings of the AUC on sparse data\n\n"
-        'The printed formula counts equal scores as wrong. "Known items only" leaves items that nobody has in\n'
-        "training out of both the test and the candidates.\n"
+        "The printed formula counts equal scores as wrong. Code that sorts by score decides ties by whatever order\n"
+        'the items had: "by item number" ranks the higher number first. "Known items only" leaves items that nobody\n'
+        "has in training out of both the test and the candidates.\n"
     ]
     for name, halves in results["ties"].items():
         for half, rounds in halves.items():
@@ -128,7 +150,7 @@ def _times(results: dict[str, Any]) -> str:
 
 ![Seconds to fit and rank one round, by method and data set](figures/times.svg)
 
-Means over the rounds of the random half, on a logarithmic axis; the paper's figure is in minutes on a laptop of
+Medians over the rounds of the random half, on a logarithmic axis; the paper's figure is in minutes on a laptop of
 2012, with WRMF past 7 hours on Netflix and Ciao. Ranking is of the test users of one round, with all measures
 taken.
 """
@@ -166,11 +188,12 @@ def _longtails(results: dict[str, Any]) -> str:
         for n in figure_longtails.DATA
         if n in found
     )
+    body = markdown(["data set", "slope of popularity", "R²", "slope of activity", "R²"], rows)
     return f"""## Long tails
 
-{markdown(["data set", "slope of popularity", "R²", "slope of activity", "R²"], rows)} Counts by rank with the
-least-squares line through their logarithms. The paper finds a power law among users in Ciao and Book-Crossing only;
-here activity is a straight line (R² ≥ .95) in {", ".join(straight) or "none"}.
+{body}
+Counts by rank with the least-squares line through their logarithms. The paper finds a power law among users in Ciao
+and Book-Crossing only; here activity is a straight line (R² ≥ .95) in {" and ".join(straight) or "none"}.
 
 {pictures}
 """

@@ -20,7 +20,7 @@ def grids(pairs: int) -> dict[str, list[str]]:
     return {
         "WRMF": [
             f"WRMF(factors={factors}, iterations=15, regularization={regularization}, alpha={alpha})"
-            for factors, regularization, alpha in product((16, 64), (10, 100), (1, 10))
+            for factors, regularization, alpha in product((16, 64), (10, 100, 500), (1, 10))
         ],
         "BPR": [
             f"BPR(factors=32, iterations={iterations}, learning_rate={rate}, regularization={regularization})"

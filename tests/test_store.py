@@ -326,7 +326,12 @@ ERRORS = {
     "disk full": OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
     "read-only": OSError(errno.EROFS, os.strerror(errno.EROFS)),
 }
-PLACES = {"open": (pathlib.Path, "open"), "write": (np.lib.format, "write_array_header_2_0"), "flush": (os, "fsync"), "swap": (os, "replace")}
+PLACES = {
+    "open": (pathlib.Path, "open"),
+    "write": (np.lib.format, "write_array_header_2_0"),
+    "flush": (os, "fsync"),
+    "swap": (os, "replace"),
+}
 
 
 @pytest.mark.parametrize("error", ERRORS)

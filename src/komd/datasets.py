@@ -201,7 +201,7 @@ _SOURCES = {
             _Form(("combined_data_*.txt",), _DATED, _netflix),
             _Form(("ratings.dat",), _BARE | {"separator": " "}),
         ),
-        "Netflix gives it out no more; a copy is at https://www.kaggle.com/datasets/netflix-inc/netflix-prize-data",
+        "https://www.kaggle.com/datasets/netflix-inc/netflix-prize-data (a copy: Netflix itself gives it out no more)",
         "the rules of the Netflix Prize: research only, no redistribution",
     ),
     "msd": _Source(

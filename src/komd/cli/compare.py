@@ -123,7 +123,8 @@ def compare(
         print(found.to_json())
     else:
         show.say(caption(found))
-        show.console().print(rich_table(found))
+        console = show.console()
+        console.print(rich_table(found, console.width))
         show.say(legend())
         if page is not None:
             show.say(f"report: {page}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -200,8 +201,12 @@ class Comparison:
         path.mkdir(parents=True, exist_ok=True)
         files = {"results.json": self.to_json() + "\n", "results.md": self.to_markdown(), "index.html": page(self)}
         for name, text in files.items():
-            write(path / name, lambda file, text=text: file.write(text.encode()))
+            write(path / name, partial(_fill, text.encode()))
         return path / "index.html"
+
+
+def _fill(content: bytes, file: IO[bytes]) -> None:
+    file.write(content)
 
 
 def _row_dict(row: Row) -> dict[str, Any]:

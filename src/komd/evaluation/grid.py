@@ -93,8 +93,7 @@ def _choices(tree: ast.expr, text: str) -> list[ast.expr]:
 def _has_grid(tree: ast.Call) -> bool:
     name = tree.func.id if isinstance(tree.func, ast.Name) else ""
     return any(
-        isinstance(keyword.value, ast.List)
-        and (name, keyword.arg) not in _LISTS
+        (isinstance(keyword.value, ast.List) and (name, keyword.arg) not in _LISTS)
         or (isinstance(keyword.value, ast.Call) and _has_grid(keyword.value))
         for keyword in tree.keywords
     )

@@ -7,15 +7,16 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from komd.evaluation.comparison import Comparison, Row, Score
+from komd.evaluation.comparison import Comparison, Row
 from komd.evaluation.significance import LEVEL
 from komd.memory import readable
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
-__all__ = ["MARKS", "caption", "costs", "json_text", "legend", "markdown", "number", "rich_table", "score", "text"]
+__all__ = ["MARKS", "caption", "costs", "json_text", "legend", "markdown", "number", "plain", "rich_table", "text"]
 
+_NAMES = 20  # characters that the names of models need in a terminal
 MARKS = {"best": "*", "tied": "≈", "": " "}
 COSTS = ("fit s", "rank s", "memory")
 """Columns after the measures: median seconds of a fold, and the peak memory of the model's process."""
@@ -24,11 +25,6 @@ COSTS = ("fit s", "rank s", "memory")
 def number(value: float) -> str:
     """A measure as it is shown everywhere."""
     return "–" if math.isnan(value) else f"{value:.4f}"
-
-
-def score(found: Score) -> str:
-    """Mean ± standard deviation."""
-    return f"{number(found.mean)} ± {number(found.std)}"
 
 
 def costs(row: Row) -> tuple[str, str, str]:
@@ -69,26 +65,36 @@ def text(found: Comparison) -> str:
     return "\n".join([caption(found), "", *shown, "", legend()])
 
 
-def rich_table(found: Comparison) -> Table:
-    """The table for a terminal: the best bold, what is tied with it marked and bold as well."""
+def rich_table(found: Comparison, width: int) -> Group:
+    """The table for a terminal of this width: the best and what is tied with it bold; below, what failed.
+
+    Deviations are left out where the names of the models would have no room beside them.
+    """
     from rich import box
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
+    roomy = width >= _NAMES + len(found.metrics) * 17 + 26
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     made.add_column("model", overflow="fold")
     for name in (*found.metrics, *COSTS):
         made.add_column(Text(f"{name}  " if name in found.metrics else name), justify="right", no_wrap=True)
-    for row in found.rows:
-        if row.failed is None:
-            first, *cells = _cells(found, row)
-            marks = [row.scores[name].mark for name in found.metrics] + [""] * len(COSTS)
-            styles = ["bold green" if mark == "best" else "bold" if mark else "" for mark in marks]
-            made.add_row(Text(first), *(Text(c, style=s) for c, s in zip(cells, styles, strict=True)))
-        else:
-            words = Text.assemble(plain(row.model), ("\nfailed: ", "bold red"), (plain(row.failed), "red"))
-            made.add_row(words)
-    return made
+    for row in (row for row in found.rows if row.failed is None):
+        cells = [Text(plain(row.model))]
+        for score in (row.scores[name] for name in found.metrics):
+            style = {"best": "bold green", "tied": "bold"}.get(score.mark, "")
+            words = Text(number(score.mean), style=style)
+            if roomy:
+                words.append(f" ±{number(score.std).removeprefix('0')}", style="dim" if not style else "not bold")
+            cells.append(words.append(f" {MARKS[score.mark]}"))
+        made.add_row(*cells, *(Text(each) for each in costs(row)))
+    failures = [
+        Text.assemble(plain(row.model), (" failed: ", "bold red"), plain(row.failed))
+        for row in found.rows
+        if row.failed is not None
+    ]
+    return Group(*([made] if made.row_count else []), *failures, *([Text()] if failures else []))
 
 
 def markdown(found: Comparison) -> str:
@@ -125,7 +131,8 @@ def plain(value: str) -> str:
 
 def _cells(found: Comparison, row: Row) -> list[str]:
     scores = (row.scores[name] for name in found.metrics)
-    return [plain(row.model), *(f"{score(s)} {MARKS[s.mark]}" for s in scores), *costs(row)]
+    shown = (f"{number(s.mean)} ± {number(s.std)} {MARKS[s.mark]}" for s in scores)
+    return [plain(row.model), *shown, *costs(row)]
 
 
 def _seconds(value: float) -> str:

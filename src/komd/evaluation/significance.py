@@ -37,7 +37,7 @@ def paired_t(first: Values, second: Values) -> float:
     >>> paired_t(np.array([0.5, 0.7, 0.9, np.nan]), np.array([0.5, 0.7, 0.9, 0.1]))
     1.0
     >>> round(paired_t(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.5, 1.0, 2.5, 3.0])), 6)
-    0.01385
+    0.013847
     """
     from scipy.special import stdtr
 

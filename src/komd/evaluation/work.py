@@ -124,7 +124,7 @@ class RowFolder:
             "rank": result.rank,
             "peak": result.peak,
         }
-        write(self._file(fold, "npy"), lambda file: np.save(file, array, allow_pickle=False))
+        write(self._file(fold, "npy"), _array(array))
         write(self._file(fold, "json"), _json(facts))
 
     def has(self, fold: int) -> bool:
@@ -187,7 +187,7 @@ def store_data(work: Path, data: Interactions, mark: str) -> Path:
     for name in _ARRAYS:
         array = getattr(data, name)
         if array is not None and not (folder / f"{name}.npy").exists():
-            write(folder / f"{name}.npy", lambda file, array=array: np.save(file, array, allow_pickle=False))
+            write(folder / f"{name}.npy", _array(array))
     if not (folder / "shape.json").exists():
         write(folder / "shape.json", _json({"users": data.shape[0], "items": data.shape[1]}))
     return folder
@@ -217,6 +217,10 @@ def write(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
     finally:
         with contextlib.suppress(OSError):
             aside.unlink(missing_ok=True)
+
+
+def _array(array: NDArray[np.generic]) -> Callable[[IO[bytes]], object]:
+    return lambda file: np.save(file, array, allow_pickle=False)
 
 
 def _json(value: object) -> Callable[[IO[bytes]], object]:

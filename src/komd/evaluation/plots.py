@@ -1,0 +1,315 @@
+"""The plots of a comparison as inline SVG: text stays text, and colours follow the page, light or dark.
+
+Drawn narrow and with model names above their marks, so that a phone shows them at their natural size.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+from komd.evaluation.comparison import Comparison, Row
+
+__all__ = ["available", "metric_plot", "scatter_plot", "time_plot"]
+
+# Drawn in these colours, which nothing else uses; in the SVG each becomes a colour of the page's style sheet.
+_INK, _FAINT, _FIRST, _SECOND, _THIRD = "#010203", "#010204", "#010205", "#010206", "#010207"
+_COLOURS = {
+    _INK: "var(--ink)",
+    _FAINT: "var(--rule)",
+    _FIRST: "var(--first)",
+    _SECOND: "var(--second)",
+    _THIRD: "var(--third)",
+}
+_WIDTH = 4.9  # inches
+_LINE = 0.40  # inches for a model
+_NAME = 46  # characters of a model's name in a plot
+_SETTINGS: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "komd",
+    "font.family": "sans-serif",
+    "font.size": 10.5,
+    "text.color": _INK,
+    "axes.edgecolor": _FAINT,
+    "axes.labelcolor": _INK,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": _FAINT,
+    "grid.linewidth": 0.8,
+    "xtick.color": _FAINT,
+    "xtick.labelcolor": _INK,
+    "ytick.color": _FAINT,
+    "ytick.labelcolor": _INK,
+    "text.parse_math": False,
+}
+
+
+def available() -> bool:
+    """Whether matplotlib is installed."""
+    import importlib.util
+
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def metric_plot(found: Comparison, metric: str) -> str:
+    """Mean and standard deviation over folds of one measure, a line for each model."""
+    rows = [row for row in _numbered(found) if not math.isnan(row[1].scores[metric].mean)]
+
+    def draw(figure: Any) -> None:
+        axes = _rows(figure, rows)
+        for place, (_, row) in enumerate(rows):
+            score = row.scores[metric]
+            filled = _FIRST if score.mark else "none"
+            axes.errorbar(
+                score.mean,
+                place,
+                xerr=score.std,
+                fmt="o",
+                color=_FIRST,
+                markersize=6.5,
+                markerfacecolor=filled,
+                markeredgewidth=1.4,
+                elinewidth=1.4,
+                capsize=3,
+            )
+        axes.set_xlabel(f"{metric}: mean ± standard deviation over {found.question.folds} folds")
+        _legend(axes, [("o", _FIRST, True, "best, or tied with it"), ("o", _FIRST, False, "worse")])
+
+    return _svg(draw, _LINE * len(rows) + 1.0, "metric", f"{metric} of every model, with error bars")
+
+
+def time_plot(found: Comparison) -> str:
+    """Seconds to fit, to rank, and both together, on a logarithmic axis."""
+    rows = _numbered(found)
+
+    def draw(figure: Any) -> None:
+        axes = _rows(figure, rows)
+        axes.set_xscale("log")
+        for place, (_, row) in enumerate(rows):
+            parts = (("^", _SECOND, row.fit_seconds), ("s", _THIRD, row.rank_seconds))
+            total = row.fit_seconds + row.rank_seconds
+            axes.plot([min(p[2] for p in parts), total], [place, place], color=_FAINT, linewidth=1.2, zorder=1)
+            for marker, colour, value in parts:
+                axes.plot(value, place, marker, color=colour, markersize=5, markerfacecolor="none", zorder=2)
+            axes.plot(total, place, "o", color=_FIRST, markersize=6.5, zorder=3)
+        _log_ticks(axes, [s for _, row in rows for s in (row.fit_seconds, row.rank_seconds, _total(row))])
+        axes.set_xlabel("seconds a fold (median, logarithmic axis)")
+        marks = [("^", _SECOND, False, "fit"), ("s", _THIRD, False, "rank"), ("o", _FIRST, True, "fit + rank")]
+        _legend(axes, marks)
+
+    return _svg(draw, _LINE * len(rows) + 1.0, "time", "seconds to fit and to rank, of every model, logarithmic axis")
+
+
+def scatter_plot(found: Comparison, metric: str, *, wide: bool) -> str:
+    """A measure against time, with names where there is room and numbers of the table's rows elsewhere.
+
+    Models far below the others would squeeze them into a line: they stand on the lower edge as triangles.
+    """
+    rows = [row for row in _numbered(found) if not math.isnan(row[1].scores[metric].mean)]
+    width, height = (9.2, 4.9) if wide else (_WIDTH, 5.0)
+
+    def draw(figure: Any) -> None:
+        axes = figure.add_subplot()
+        axes.set_xscale("log")
+        axes.grid(True)
+        real = [(_total(row), row.scores[metric].mean) for _, row in rows]
+        floor = _floor([y for _, y in real])
+        points = [(x, max(y, floor)) for x, y in real]
+        front = _front(real)
+        axes.plot(*zip(*front, strict=True), color=_SECOND, linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
+        for (_, row), (x, y), (_, at) in zip(rows, real, points, strict=True):
+            filled = _FIRST if row.scores[metric].mark else "none"
+            marker = "o" if y == at else "v"
+            axes.plot(
+                x, at, marker, color=_FIRST, markerfacecolor=filled, markersize=6.5, markeredgewidth=1.4, zorder=3
+            )
+        axes.margins(0.12, 0.1)
+        _log_ticks(axes, [x for x, _ in points])
+        top = max(y for _, y in points)
+        room = 0.08 * (top - min(y for _, y in points)) or 0.01
+        axes.set_ylim(min(y for _, y in points) - room, top + room)
+        axes.set_xlabel("fit + rank, seconds a fold (logarithmic axis)")
+        axes.set_ylabel(metric)
+        marks = [("o", _FIRST, True, "best, or tied"), ("o", _FIRST, False, "worse")]
+        marks += [("v", _FIRST, False, "far below")] if points != real else []
+        _legend(axes, [*marks, ("--", _SECOND, True, "none is faster and better")], 4 if wide else 2)
+        figure.canvas.draw()
+        first = [k for k, point in enumerate(real) if point in front]
+        order = first + [k for k in range(len(points)) if k not in first]
+        most = 44 if wide else 22
+        names = [
+            f"{number} {_short(row.model, most)}{'' if y == at else f': {y:.3f}'}"
+            for (number, row), (_, y), (_, at) in zip(rows, real, points, strict=True)
+        ]
+        _place_labels(axes, [(rows[k][0], names[k], points[k]) for k in order], points)
+
+    title = f"{metric} against the seconds of fitting and ranking, one point a model"
+    return _svg(draw, height, "wide" if wide else "narrow", title, width)
+
+
+def _floor(values: list[float]) -> float:
+    """Where the axis ends: four times as far below the best as the middle model is, or at the lowest."""
+    best, middle = max(values), statistics.median(values)
+    return max(min(values), best - 4.0 * (best - middle)) if best > middle else min(values)
+
+
+def _numbered(found: Comparison) -> list[tuple[int, Row]]:
+    """The rows that have figures, with their numbers in the table."""
+    return [(k, row) for k, row in enumerate(found.rows, 1) if row.failed is None]
+
+
+def _total(row: Row) -> float:
+    return row.fit_seconds + row.rank_seconds
+
+
+def _rows(figure: Any, rows: list[tuple[int, Row]]) -> Any:
+    """Axes with a line for each model, its name above the line."""
+    axes = figure.add_subplot()
+    axes.set_ylim(len(rows) - 0.4, -0.85)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.grid(True, axis="x")
+    for place, (number, row) in enumerate(rows):
+        axes.axhline(place, color=_FAINT, linewidth=0.5, zorder=0)
+        name = f"{number}  {_short(row.model, _NAME)}"
+        axes.text(0.0, place - 0.36, name, transform=axes.get_yaxis_transform(), va="center", fontsize=10)
+    return axes
+
+
+def _log_ticks(axes: Any, values: list[float]) -> None:
+    """Decades, or 1-2-5 where there are few, as plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+    low, high = min(values), max(values)
+    axes.set_xlim(low / 1.5, high * 1.5)
+    few = math.log10(high / low) < 1.6
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def _legend(axes: Any, marks: list[tuple[str, str, bool, str]], columns: int = 4) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D(
+            [],
+            [],
+            color=colour,
+            marker="" if marker == "--" else marker,
+            linestyle=(0, (4, 3)) if marker == "--" else "none",
+            linewidth=1.2,
+            markersize=6,
+            markerfacecolor=colour if filled else "none",
+            label=label,
+        )
+        for marker, colour, filled, label in marks
+    ]
+    axes.legend(
+        handles=handles,
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        ncols=columns,
+        frameon=False,
+        fontsize=9.5,
+        handletextpad=0.3,
+        columnspacing=1.0,
+        borderaxespad=0.2,
+        borderpad=0.0,
+    )
+
+
+def _front(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The points that none beats in both: from the fastest on, each better than all faster ones."""
+    front: list[tuple[float, float]] = []
+    for x, y in sorted(points, key=lambda point: (point[0], -point[1])):
+        if not front or y > front[-1][1]:
+            front.append((x, y))
+    return front
+
+
+def _place_labels(
+    axes: Any, labels: list[tuple[int, str, tuple[float, float]]], points: list[tuple[float, float]]
+) -> None:
+    """Names around their points where they fit between what is there; the row's number where no name does."""
+    from matplotlib.transforms import Bbox
+
+    renderer = axes.figure.canvas.get_renderer() if hasattr(axes.figure.canvas, "get_renderer") else None
+    frame = axes.get_window_extent(renderer)
+    scale = axes.figure.dpi / 72
+    taken = []
+    for point in points:
+        x, y = axes.transData.transform(point)
+        taken.append(Bbox.from_bounds(x - 4 * scale, y - 4 * scale, 8 * scale, 8 * scale))
+    around = [
+        (7, 0, "left", "center"),
+        (-7, 0, "right", "center"),
+        (0, 7, "center", "bottom"),
+        (0, -7, "center", "top"),
+        (5, 5, "left", "bottom"),
+        (5, -5, "left", "top"),
+        (-5, 5, "right", "bottom"),
+        (-5, -5, "right", "top"),
+    ]
+    for number, name, point in labels:
+        for words in (name, str(number)):
+            if _placed(axes, words, point, around, taken, frame, renderer):
+                break
+
+
+def _placed(
+    axes: Any, words: str, point: tuple[float, float], around: Any, taken: list[Any], frame: Any, renderer: Any
+) -> bool:
+    for dx, dy, horizontal, vertical in around:
+        label = axes.annotate(
+            words, point, (dx, dy), textcoords="offset points", ha=horizontal, va=vertical, fontsize=9.5, zorder=4
+        )
+        box = label.get_window_extent(renderer)
+        inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
+        if inside and not any(box.overlaps(other) for other in taken):
+            taken.append(box)
+            return True
+        label.remove()
+    return False
+
+
+def _short(name: str, most: int) -> str:
+    name = name.removesuffix("()")
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
+def _svg(draw: Callable[[Any], None], height: float, mark: str, title: str, width: float = _WIDTH) -> str:
+    """What `draw` draws, as an SVG element that fits its container."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(_SETTINGS):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasAgg(figure)
+        draw(figure)
+        file = io.StringIO()
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    return _inline(file.getvalue(), mark, title)
+
+
+def _inline(svg: str, mark: str, title: str) -> str:
+    """An SVG document as part of a page: no prolog, no metadata, ids and colours of its own."""
+    from html import escape
+
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\b(id|clip-path|xlink:href)="(url\()?(#?)([^")]+)', rf'\1="\2\g<3>{mark}-\4', svg)
+    svg = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", svg)
+    for colour, name in _COLOURS.items():
+        svg = svg.replace(colour, name)
+    view = re.search(r'viewBox="[^"]*"', svg)
+    head = f'<svg {view.group() if view else ""} role="img" aria-label="{escape(title)}" xmlns="http://www.w3.org/2000/svg"'
+    head += ' xmlns:xlink="http://www.w3.org/1999/xlink">'
+    return re.sub(r"<svg[^>]*>", lambda _: head, svg, count=1).strip()
