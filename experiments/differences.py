@@ -134,7 +134,8 @@ def _ciao(name: str, results: Results) -> list[str]:
     rising = np.mean([each["rising"] for each in halves[half]])
     said.append(
         f"MSDW comes nearest to the paper with the {half} half and {tie_rules.READINGS[reading]}: "
-        f"{_against(found[near], msdw, name)}. That is one of {len(found)} readings tried, taken after the fact: a "
+        f"{_against(found[near], msdw, name)}. That is one of the {len(found)} readings below, taken after the "
+        "fact, and more were tried by hand on single rounds (lower number first, half by time, no global term): a "
         "guess at what was done, not a finding. Items are numbered in the order of the file "
         f"({100 * rising:.0f} % of a user's neighbouring rows rise), so a split in that order tests the higher "
         "numbers, and ties ranked by number then favour them."
