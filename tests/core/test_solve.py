@@ -49,7 +49,7 @@ def assert_optimal(K, q, lam, alpha, tol):
     ours, theirs = (reference.objective(K, q, lam, a) for a in (alpha, reference.solve_simplex(K, q, lam)))
     # Convexity: no point of the simplex is lower than `ours` by more than twice the gap.
     assert theirs - 1e-8 * abs(theirs) - 1e-12 <= ours + 2 * gap
-    assert ours <= theirs + 1e-8 * abs(theirs) + 1e-12
+    assert ours <= theirs + 1e-8 * abs(theirs) + 1e-10  # of a value next to nothing no share can be asked
 
 
 @settings(deadline=None, max_examples=120)

@@ -313,10 +313,14 @@ def test_ctrl_c_stops_the_child(data, tmp_path):
             started.append(self.pid)
             threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(subprocess, "Popen", Noted)
-        with pytest.raises(KeyboardInterrupt):
-            komd.compare(data, "BPRKNN(epochs=1000000)", folds=2, keep=tmp_path)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts deaf to it
+    try:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(subprocess, "Popen", Noted)
+            with pytest.raises(KeyboardInterrupt):
+                komd.compare(data, "BPRKNN(epochs=1000000)", folds=2, keep=tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert len(started) == 1 and not alive(started[0])
 
 

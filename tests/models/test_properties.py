@@ -275,7 +275,7 @@ def assert_optimal(K, h, model, alpha, gap):
     assert true_gap <= model.tolerance * 1.01 + 1e-12
     ours = reference.objective(K_u, q, lam, alpha)
     theirs = reference.objective(K_u, q, lam, reference.solve_simplex(K_u, q, lam))
-    assert ours <= theirs + 1e-8 * abs(theirs) + 1e-12
+    assert ours <= theirs + 1e-8 * abs(theirs) + 1e-10  # of a value next to nothing no share can be asked
     # No lower bound from cvxopt, which stalls above the minimum where K is singular: the gap is the certificate.
 
 
