@@ -95,7 +95,7 @@ def solver(data: komd.Interactions, people: int = 200) -> dict[str, Any]:
     from komd._core.solve import solve_shrinking
 
     solvers.options["show_progress"] = False
-    model = komd.ECFOMD().fit(data)
+    model = komd.ECFOMD(tolerance=1e-7).fit(data)  # the tolerance of cvxopt
     lam, tol = model.regularization, model.tolerance
     rows = model.catalogue.histories
     chosen = np.sort(np.random.default_rng(0).choice(len(rows), people, replace=False)).astype(np.int32)
