@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from komd._core.compile import compiled
+from komd._core.compile import compiled, inner
 from komd._core.sweep import sweep
 
 __all__ = [
@@ -38,7 +38,7 @@ def solve_simplex(
     return -1
 
 
-@compiled
+@inner
 def _worst_pair(g: np.ndarray, alpha: np.ndarray, floor: np.ndarray) -> tuple[int, int]:
     """The item with the least g, and the one with the largest among those with weight; fills `floor` for `_move`."""
     low = 0
@@ -56,7 +56,7 @@ def _worst_pair(g: np.ndarray, alpha: np.ndarray, floor: np.ndarray) -> tuple[in
     return low, high
 
 
-@compiled
+@inner
 def _move(
     K_low: np.ndarray,
     K_high: np.ndarray,
@@ -168,7 +168,7 @@ def solve_shrinking(
                 g[k] = total - q[k]
 
 
-@compiled
+@inner
 def _descend_together(
     K: np.ndarray, g: np.ndarray, lam: float, alpha: np.ndarray, tol: float, lines: np.ndarray
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from komd._core.compile import compiled
+from komd._core.compile import compiled, inner
 
 __all__ = ["merge_top", "veil"]
 
@@ -78,7 +78,7 @@ def merge_top(
         counts[u] = count
 
 
-@compiled
+@inner
 def _sink(values: np.ndarray, items: np.ndarray, size: int, x: float, j: int) -> None:
     """Put (x, j) in place of the root of a heap of `size` whose root is the worst, and let it sink."""
     k = 0
