@@ -36,7 +36,7 @@ def run() -> dict[str, Any]:
         "first_use": {
             "python": bare,
             "import": min(once(python, "-c", "import komd")[0] for _ in range(3)) - bare,
-            "help": min(once(python, "-m", "komd.cli.main", "--help")[0] for _ in range(3)),
+            "help": min(once(python, "-m", "komd", "--help")[0] for _ in range(3)),
             "cold": cold,
             "warm": warm,
         }

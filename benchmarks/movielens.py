@@ -96,7 +96,7 @@ def solver(data: komd.Interactions, people: int = 200) -> dict[str, Any]:
     from cvxopt import matrix as dense
     from cvxopt import solvers
 
-    from komd._core.solve import solve_shrinking
+    from komd._core.simplex import solve_shrinking
 
     solvers.options["show_progress"] = False
     model = komd.ECFOMD().fit(data)

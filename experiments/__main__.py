@@ -1,4 +1,4 @@
-"""All tables and figures of the paper, then docs/reproduction.md. Interrupted, it goes on where it stopped."""
+"""All tables and figures: docs/reproduction.md and docs/sparsity.md. Interrupted, it goes on where it stopped."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from experiments import (
     figure_longtails,
     figure_times,
     reproduction,
+    sparsity,
     table_auc,
     table_datasets,
     table_density,
@@ -17,7 +18,16 @@ from experiments import (
 
 
 def main() -> None:
-    for part in (table_datasets, table_density, figure_longtails, table_msd, tie_rules, table_auc, figure_times):
+    for part in (
+        table_datasets,
+        table_density,
+        figure_longtails,
+        table_msd,
+        tie_rules,
+        table_auc,
+        figure_times,
+        sparsity,
+    ):
         start = time.perf_counter()
         part.run()
         print(f"{part.__name__}: {time.perf_counter() - start:.0f} s", flush=True)

@@ -11,18 +11,9 @@ import numpy as np
 
 from experiments import paper
 from experiments.places import DOCS, keep, load
+from komd.sparsity.longtail import least_squares
 
 DATA = ("book-crossing", "ciao", "delicious", "filmtrust", "lastfm", "ml-1m", "netflix")
-
-
-def power_law(counts: np.ndarray[Any, Any]) -> tuple[float, float, float]:
-    """(exponent, factor, R²) of count ≈ factor · rank^exponent."""
-    ranked = np.sort(counts[counts > 0])[::-1]
-    x, y = np.log(np.arange(1, len(ranked) + 1)), np.log(ranked)
-    slope, height = np.polyfit(x, y, 1)
-    spread = float(((y - y.mean()) ** 2).sum())
-    left = float(((y - slope * x - height) ** 2).sum())
-    return float(slope), float(np.exp(height)), 1 - left / spread if spread else 1.0
 
 
 def run() -> dict[str, Any]:
@@ -43,14 +34,17 @@ def run() -> dict[str, Any]:
             (axes[0], "popularity", "item", data.popularity),
             (axes[1], "activity", "user", data.activity),
         ):
-            slope, factor, fit = power_law(counts)
+            line = least_squares(counts)
             ranked = np.sort(counts[counts > 0])[::-1]
             shown = np.unique(np.geomspace(1, len(ranked), 250).astype(int))
             axis.loglog(shown, ranked[shown - 1], ".", color="0.35", markersize=3)
-            axis.loglog(shown, factor * shown**slope, color="tab:blue", linewidth=1.2)
-            axis.set(title=f"{what}: slope {slope:.2f}, R² {fit:.2f}", xlabel=f"{noun}, by rank", ylabel="pairs")
+            axis.set(xlabel=f"{noun}, by rank", ylabel="pairs")
+            if line is None:
+                continue
+            axis.loglog(shown, line.factor * shown**line.slope, color="tab:blue", linewidth=1.2)
+            axis.set(title=f"{what}: slope {line.slope:.2f}, R² {line.r2:.2f}")
             axis.set_ylim(bottom=0.7)
-            results[name][what] = {"slope": slope, "r2": fit}
+            results[name][what] = {"slope": line.slope, "r2": line.r2}
         figure.suptitle(paper.TITLES[name])
         (DOCS / "figures").mkdir(parents=True, exist_ok=True)
         figure.savefig(DOCS / "figures" / f"longtail-{name}.svg", metadata={"Date": None})

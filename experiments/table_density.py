@@ -1,48 +1,30 @@
 """Table "Analysis of the sparsity of the linear kernel": how full K is, against two estimates.
 
-d(K) is the paper's, from the density of R alone. The degree-aware estimate keeps both tails: items with d_i and d_j
-users share d_i d_j Σ_v a_v (a_v − 1) / N² of them on average (a_v: items of user v; N: pairs), none with probability
-exp(−that).
+d(K) is the paper's, from the density of R alone; the degree-aware estimate keeps both tails (docs/sparsity.md).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 import komd
 from experiments import paper
 from experiments.places import keep, load, markdown
+from komd.kernels.density import exact_density
+from komd.kernels.expectation import paper_density
+from komd.kernels.plan import estimate_density
 
-BLOCK = 2048  # items at a time: K is never whole
 STAND_INS = {"ml-10m": "ml-1m"}  # where the paper's own is absent
 
 
 def densities(data: komd.Interactions) -> dict[str, float]:
     """In percent: of R, of K (exactly), d(K), and the degree-aware estimate."""
-    users, items = data.shape
-    X = data.to_csr()
-    columns = X.tocsc()
-    # int counts would do as well; float32 ones never cancel, so every stored entry is a true non-zero
-    filled = sum(int((columns[:, j : j + BLOCK].T @ X).nnz) for j in range(0, items, BLOCK))
-    empty = int(np.count_nonzero(data.popularity == 0))  # items nobody has: their diagonal is not there
-    uniform = -np.expm1(users * np.log1p(-(data.density**2)))
     return {
         "R": 100 * data.density,
-        "K": 100 * filled / items**2,
-        "d": 100 * (items + (items**2 - items) * float(uniform)) / items**2,
-        "degrees": 100 * (items - empty + _pairs_by_degree(data)) / items**2,
+        "K": 100 * exact_density(data.indptr, data.indices, data.shape[1]).value,
+        "d": 100 * paper_density(*data.shape, data.pairs),
+        "degrees": 100 * estimate_density(data.popularity, data.activity),
     }
-
-
-def _pairs_by_degree(data: komd.Interactions) -> float:
-    """Expected non-zeros of K off the diagonal, by pairs of distinct degrees."""
-    activity = data.activity.astype(np.float64)
-    shared = float((activity * (activity - 1)).sum()) / data.pairs**2
-    degrees, counts = np.unique(data.popularity, return_counts=True)
-    chance = -np.expm1(-shared * np.outer(degrees, degrees).astype(np.float64))
-    return float(counts @ chance @ counts - counts @ np.diag(chance))
 
 
 def run() -> dict[str, Any]:

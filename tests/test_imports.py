@@ -15,6 +15,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "komd"
 # The pipeline from top to bottom: a layer imports those below it, and itself.
 LAYERS = [
     {"cli"},
+    {"serve"},
     {"evaluation"},
     {"sparsity"},
     {"models"},
@@ -22,7 +23,7 @@ LAYERS = [
     {"kernels"},
     {"datasets"},
     {"interactions"},
-    {"threads", "memory", "progress", "errors"},
+    {"threads", "memory", "progress", "errors", "html", "svg"},
     {"_core"},
 ]
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}

@@ -17,7 +17,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from komd import datasets, kernels
+    from komd import datasets, kernels, sparsity
     from komd.errors import (
         FallbackWarning,
         InputError,
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from komd.interactions import split
     from komd.interactions.generate import generate
     from komd.interactions.interactions import Interactions, align
+    from komd.interactions.like import generate_like
     from komd.interactions.read import read
+    from komd.models.batch import recommend_to
     from komd.models.bpr import BPR
     from komd.models.bprknn import BPRKNN
     from komd.models.cfkomd import CFKOMD
@@ -74,11 +76,18 @@ _HOME = {
     "compare": "komd.evaluation.compare",
     "evaluate": "komd.evaluation.evaluate",
     "generate": "komd.interactions.generate",
+    "generate_like": "komd.interactions.like",
     "load": "komd.models.registry",
     "model_from_text": "komd.models.registry",
     "read": "komd.interactions.read",
+    "recommend_to": "komd.models.batch",
 }
-_MODULES = {"datasets": "komd.datasets", "kernels": "komd.kernels", "split": "komd.interactions.split"}
+_MODULES = {
+    "datasets": "komd.datasets",
+    "kernels": "komd.kernels",
+    "sparsity": "komd.sparsity",
+    "split": "komd.interactions.split",
+}
 
 __all__ = [
     "BPR",
@@ -109,10 +118,13 @@ __all__ = [
     "datasets",
     "evaluate",
     "generate",
+    "generate_like",
     "kernels",
     "load",
     "model_from_text",
     "read",
+    "recommend_to",
+    "sparsity",
     "split",
 ]
 

@@ -16,8 +16,8 @@ gzipped. Where the data is absent, the error says who gives it out and under whi
 | `delicious` | `user_taggedbookmarks-timestamps.dat`, `user_taggedbookmarks.dat` | in the first of them |
 | `book-crossing` | `BX-Book-Ratings.csv`, ratings of 0 (seen, not rated) included | |
 | `netflix` | `training_set/mv_*.txt`, `combined_data_*.txt` | days |
-| `msd` | `train_triplets.txt` and what is known of the test users (`year1_test_triplets_visible.txt`) | |
-| `msd-hidden` | what is to be found of them (`year1_test_triplets_hidden.txt`) | |
+| `msd` | `train_triplets.txt` with what is shown of the users to be tested, in as many of its files as are there | |
+| `msd-hidden` | what is hidden of them (`year1_test_triplets_hidden.txt`) | |
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Form:
     files: tuple[str, ...]  # names or patterns
     options: dict[str, Any] = field(default_factory=dict)  # for `read`
     parse: Callable[[list[Path]], Any] = lambda paths: paths  # what `read` is given
-    besides: tuple[str, ...] = ()  # files read as well where they are there
+    besides: tuple[str, ...] = ()  # files read as well where they are there, in that folder or another
 
 
 @dataclass(frozen=True)
@@ -126,6 +126,12 @@ _DATED: dict[str, Any] = {"user": "user", "item": "item", "time": "time"}
 _GROUPLENS = "research use with acknowledgement (Harper & Konstan 2015); no commercial use without permission"
 _LIBREC = "https://guoguibing.github.io/librec/datasets.html (Guibing Guo)"
 _HETREC = "https://grouplens.org/datasets/hetrec-2011/ (GroupLens, for the HetRec 2011 workshop)"
+_SONGS = ("msd", "EvalDataYear1MSDWebsite", "msd/EvalDataYear1MSDWebsite")
+_VISIBLE = (  # Kaggle's file holds the same pairs as the other two
+    "year1_test_triplets_visible*.txt",
+    "year1_valid_triplets_visible*.txt",
+    "kaggle_visible_evaluation_triplets.txt",
+)
 _TASTE = "http://millionsongdataset.com/tasteprofile/ and http://millionsongdataset.com/challenge/ (The Echo Nest)"
 
 _SOURCES = {
@@ -206,17 +212,17 @@ _SOURCES = {
     ),
     "msd": _Source(
         "Million Song Dataset, Taste Profile",
-        ("msd", "EvalDataYear1MSDWebsite"),
+        _SONGS,
         (
-            _Form(("train_triplets.txt",), _BARE | _TABBED, besides=("year1_test_triplets_visible*.txt",)),
-            _Form(("10000.txt",), _BARE | _TABBED, besides=("year1_test_triplets_visible*.txt",)),
+            _Form(("train_triplets.txt",), _BARE | _TABBED, besides=_VISIBLE),
+            _Form(("10000.txt",), _BARE | _TABBED, besides=_VISIBLE),
         ),
         _TASTE,
         "non-commercial research use with acknowledgement (Bertin-Mahieux et al. 2011)",
     ),
     "msd-hidden": _Source(
         "Million Song Dataset challenge, the hidden half of the test users",
-        ("msd", "EvalDataYear1MSDWebsite"),
+        _SONGS,
         (_Form(("year1_test_triplets_hidden*.txt",), _BARE | _TABBED),),
         _TASTE,
         "non-commercial research use with acknowledgement (Bertin-Mahieux et al. 2011)",
@@ -269,8 +275,8 @@ def load(name: str, *, path: str | os.PathLike[str] | None = None) -> Interactio
         for folder in folders:
             parts = [_matching(folder, file) for file in form.files]
             if all(parts):
-                besides = [found for file in form.besides for found in _matching(folder, file)]
-                return read(form.parse([found for part in parts for found in part] + besides), **form.options)
+                parts += [_first([folder, *folders], file) for file in form.besides]
+                return read(form.parse([found for part in parts for found in part]), **form.options)
     wanted = ", ".join(file for form in source.forms for file in form.files)
     looked = ", ".join(map(str, folders))
     raise InputError(f"{_absent(source)}. Looked for {wanted} (plain or .gz) in {looked}")
@@ -281,6 +287,11 @@ def _absent(source: _Source) -> str:
         f"{source.title} is not part of komd. Obtain it from {source.site}, under its owner's terms "
         f"({source.terms}), and unpack it"
     )
+
+
+def _first(folders: list[Path], pattern: str) -> list[Path]:
+    """The files of a name or pattern in the first folder that has any."""
+    return next(filter(None, (_matching(folder, pattern) for folder in folders)), [])
 
 
 def _matching(folder: Path, pattern: str) -> list[Path]:

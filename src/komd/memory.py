@@ -9,7 +9,7 @@ from pathlib import Path
 
 from komd.errors import InputError
 
-__all__ = ["available", "budget", "peak", "readable"]
+__all__ = ["available", "budget", "peak", "readable", "resident"]
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
@@ -61,6 +61,13 @@ def peak() -> int:
         return int(psutil.Process().memory_info().peak_wset)
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(most) if sys.platform == "darwin" else int(most) * 1024
+
+
+def resident() -> int:
+    """Bytes this process has in memory now."""
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
 
 
 def readable(size: float) -> str:

@@ -13,7 +13,7 @@ _PATIENCE = 0.5  # seconds before a bar appears: short work stays quiet
 
 
 @contextmanager
-def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress(label: str, total: int) -> Iterator[Callable[[float], None]]:
     """Yield `advance(amount)`; shows a bar with rate and time left on stderr when that is a terminal.
 
     An empty `label` is silent always.
@@ -43,7 +43,7 @@ def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
     started = time.monotonic()
     shown = False
 
-    def advance(amount: int) -> None:
+    def advance(amount: float) -> None:
         nonlocal shown
         bar.advance(task, amount)
         if not shown and time.monotonic() - started > _PATIENCE:

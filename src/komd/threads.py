@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import pairwise
 from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from komd.errors import InputError
 from komd.progress import progress
 
-__all__ = ["blocks", "count", "run"]
+__all__ = ["blocks", "count", "even_blocks", "run"]
 
 Block = TypeVar("Block")
 Result = TypeVar("Result")
@@ -33,6 +37,17 @@ def blocks(total: int, size: int) -> list[tuple[int, int]]:
     """
     size = max(1, size)
     return [(start, min(start + size, total)) for start in range(0, total, size)]
+
+
+def even_blocks(work: NDArray[np.int64], size: int) -> list[tuple[int, int]]:
+    """`range(len(work))` cut into consecutive (start, stop) pieces of about `size` work each.
+
+    >>> even_blocks(np.array([5, 5, 1, 1, 9]), 10)
+    [(0, 2), (2, 5)]
+    """
+    cuts = np.searchsorted(np.cumsum(work), np.arange(size, work.sum(), size)) + 1
+    edges = np.unique(np.concatenate([[0], cuts, [len(work)]]))
+    return [(int(a), int(b)) for a, b in pairwise(edges)]
 
 
 def run(

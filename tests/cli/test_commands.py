@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -186,6 +188,26 @@ def test_generate_is_what_the_library_makes(tmp_path, suffix, komd_json):
     expected = komd.generate(**options)
     assert found["interactions"] == expected.pairs
     assert sorted(komd.read(file).to_arrow().to_pylist(), key=str) == sorted(expected.to_arrow().to_pylist(), key=str)
+
+
+def test_generate_tells_the_defaults_of_the_library(komd_out):
+    lines = komd_out("generate", "--help").splitlines()
+    for name, parameter in inspect.signature(komd.generate).parameters.items():
+        told = next(line for line in lines if f"--{name.replace('_', '-')} " in line)
+        assert re.search(rf"default: \(?{parameter.default:g}[;)\]]", told), told
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_generate_like_msd(tmp_path, suffix, komd_json, monkeypatch):
+    monkeypatch.setattr("komd.cli.generate._PAIRS", 1000)  # several pieces
+    file = tmp_path / f"made.{suffix}"
+    found = komd_json("generate", "--like", "msd", "--users", 200, "--text-ids", "--rng", 3, "-o", file)
+    expected = komd.generate_like("msd", users=200, text_ids=True, rng=3)
+    assert found["interactions"] == expected.pairs
+    assert komd.read(file) == expected
+    sized = komd_json("generate", "--like", "msd", "--users", 200, "--items", 90, "--activity", 5, "-o", file)
+    assert komd.read(file) == komd.generate_like("msd", users=200, items=90, activity=5.0)
+    assert (sized["users"], sized["items"]) == (200, 90)
 
 
 def test_demo_and_what_it_says_to_try(tmp_path, komd_out, monkeypatch):

@@ -122,6 +122,12 @@ def test_bad_parameters(plays, tmp_path, komd_fails):
     assert "explain takes" in komd_fails("explain", model, "user-00001")
     for name, value in (("--users", 0), ("--activity", "nan"), ("--taste-strength", 2), ("--item-tail", -1)):
         assert name[2:].replace("-", "_") in komd_fails("generate", "-o", tmp_path / "x.csv", name, value)
+    made = ("generate", "-o", tmp_path / "x.csv")
+    assert "did you mean 'msd'?" in komd_fails(*made, "--like", "mds")
+    assert "--tastes, --item-tail cannot go with --like msd" in komd_fails(
+        *made, "--like", "msd", "--tastes", 3, "--item-tail", 1
+    )
+    assert "--text-ids goes with --like" in komd_fails(*made, "--text-ids")
     assert not (tmp_path / "x.csv").exists()
 
 

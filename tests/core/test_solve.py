@@ -7,13 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from komd._core.solve import (
-    gather_row,
-    project_two_simplexes,
-    solve_shrinking,
-    solve_simplex,
-    solve_users,
-)
+from komd._core.project import project_two_simplexes
+from komd._core.simplex import solve_shrinking, solve_simplex
+from komd._core.solve import gather_row, solve_users
 from komd.kernels.matrix import DenseMatrix, SparseMatrix
 from tests import reference
 

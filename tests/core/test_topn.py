@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from komd._core.topn import merge_top, veil
+from komd._core.topn import push_top, sort_top, veil, veil_strip
 from tests import reference
 
 # Few distinct values, so that ties are everywhere; some items out of the running.
@@ -33,7 +33,8 @@ def test_one_strip(row, n, data):
     chosen = data.draw(st.sets(st.integers(0, len(row) - 1)))
     candidates = np.array(sorted(chosen), np.int32)
     best = fresh(1, n)
-    merge_top(scores, candidates, 0, *best)
+    push_top(scores, candidates, 0, *best)
+    sort_top(*best)
     check(row, candidates, n, best)
     assert np.array_equal(scores[0], row)  # read, not altered
 
@@ -46,7 +47,8 @@ def test_strips_merged_one_after_another_are_one_merge(row, n, data):
     best = fresh(1, n)
     for first, last in pairwise(cuts):
         inside = candidates[(candidates >= first) & (candidates < last)]
-        merge_top(np.array([row[first:last]]), inside, first, *best)
+        push_top(np.array([row[first:last]]), inside, first, *best)
+    sort_top(*best)
     check(row, candidates, n, best)
 
 
@@ -58,14 +60,15 @@ def test_many_users_long_lists(seed):
     scores[rng.random(scores.shape) < 0.2] = -np.inf
     best = fresh(5, 100)
     everything = np.arange(300, dtype=np.int32)
-    merge_top(scores, everything, 0, *best)
+    push_top(scores, everything, 0, *best)
+    sort_top(*best)
     for u in range(5):
         assert best[0][u, : best[2][u]].tolist() == reference.top(scores[u], everything, 100)
 
 
 def test_minus_infinity_is_never_taken():
     best = fresh(1, 3)
-    merge_top(np.full((1, 5), -np.inf), np.arange(5, dtype=np.int32), 0, *best)
+    push_top(np.full((1, 5), -np.inf), np.arange(5, dtype=np.int32), 0, *best)
     assert best[2][0] == 0
 
 

@@ -17,6 +17,10 @@ from experiments import (
     paper,
     places,
     reproduction,
+    sparsity,
+    sparsity_costs,
+    sparsity_table,
+    sparsity_tails,
     table_auc,
     table_datasets,
     table_density,
@@ -33,7 +37,7 @@ COLUMNS = ("ml-1m", "netflix", "filmtrust", "ciao")
 def elsewhere(tmp_path, monkeypatch):
     """Nothing is written into the project."""
     monkeypatch.setattr(places, "WORK", tmp_path / "work")
-    for module in (table_auc, figure_longtails, figure_times, reproduction):
+    for module in (table_auc, figure_longtails, figure_times, reproduction, sparsity, sparsity_table, sparsity_tails):
         for name in ("WORK", "DOCS"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, tmp_path / name.lower())
@@ -149,8 +153,7 @@ def test_an_empty_page_says_what_to_run():
         assert f"`python -m experiments.{module}`" in page
 
 
-def test_densities_against_the_whole_kernel(small, monkeypatch):
-    monkeypatch.setattr(table_density, "BLOCK", 7)
+def test_densities_against_the_whole_kernel(small):
     found = table_density.densities(small)
     R = small.to_csr().toarray()
     users, items = R.shape
@@ -162,11 +165,6 @@ def test_densities_against_the_whole_kernel(small, monkeypatch):
     expected = 1 - np.exp(-np.outer(d, d) * (a * (a - 1)).sum() / R.sum() ** 2)
     np.fill_diagonal(expected, d > 0)
     assert found["degrees"] == pytest.approx(100 * expected.mean())
-
-
-def test_power_law_finds_its_own():
-    slope, factor, fit = figure_longtails.power_law(1000 * np.arange(1.0, 200) ** -0.7)
-    assert (slope, factor, fit) == (pytest.approx(-0.7), pytest.approx(1000), pytest.approx(1))
 
 
 def test_readings_of_the_auc(small):
@@ -225,3 +223,36 @@ def test_from_data_to_page(elsewhere, monkeypatch, capsys):
     assert (elsewhere / "docs" / "figures" / "longtail-filmtrust.svg").exists()
     page = (elsewhere / "docs" / "reproduction.md").read_text(encoding="utf-8")
     assert f"{first['filmtrust']['random']['ECF-OMD']['auc'][0]:.3f} ± " in page
+
+
+def test_one_tail_at_a_time_keeps_the_size(monkeypatch):
+    """Users, items and pairs stay; the tail that is lengthened is the only one that moves."""
+    for name, value in (("USERS", 200), ("ITEMS", 120), ("PAIRS", 1500)):
+        monkeypatch.setattr(sparsity_tails, name, value)
+    flat = sparsity_tails.made()
+    items, users = sparsity_tails.made(items=1.0), sparsity_tails.made(users=1.2)
+    for data in (flat, items, users, sparsity_tails.made(tastes=0.9)):
+        assert (*data.shape, data.pairs) == (200, 120, 1500)
+    assert np.array_equal(flat.activity, items.activity)
+    assert items.popularity.std() > 3 * flat.popularity.std() and users.activity.std() > 3 * flat.activity.std()
+    found = [sparsity_tails.densities(data) for data in (items, flat, users)]
+    assert found[0]["K"] < found[1]["K"] < found[2]["K"]
+    assert len({each["d(K)"] for each in found}) == 1
+
+
+def test_the_sparsity_page(elsewhere, monkeypatch, small):
+    """All its parts, with made-up data in place of every real set; without results it says what to run."""
+    empty = sparsity.page({}, {}, {})
+    for module in ("sparsity_tails", "sparsity_table", "sparsity_costs"):
+        assert f"`python -m experiments.{module}`" in empty
+    for name, value in (("USERS", 60), ("ITEMS", 40), ("PAIRS", 300), ("SEEDS", 1)):
+        monkeypatch.setattr(sparsity_tails, name, value)
+    for module in (sparsity_table, sparsity_costs):
+        monkeypatch.setattr(module, "DATA", ("ciao",))
+        monkeypatch.setattr(module, "interactions", lambda name: small)
+    sparsity.run()
+    page = (elsewhere / "docs" / "sparsity.md").read_text(encoding="utf-8")
+    exact = 100 * np.count_nonzero(small.to_csr().T @ small.to_csr().toarray()) / 50**2
+    assert f"**{exact:.5g} %**" in page and "Not measured" not in page
+    for name in ("sparsity-tails", "sparsity-densities"):
+        assert f"figures/{name}.svg" in page and (elsewhere / "docs" / "figures" / f"{name}.svg").exists()

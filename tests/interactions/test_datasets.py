@@ -126,6 +126,17 @@ def test_msd_is_what_may_be_learned_from(train, ending, tmp_path):
     assert (data.history("ann"), data.history("bob"), hidden.history("bob")) == (["s1", "s2"], ["s2"], ["s1"])
 
 
+@pytest.mark.parametrize("folder", ["msd", "EvalDataYear1MSDWebsite", "msd/EvalDataYear1MSDWebsite"])
+def test_msd_unpacked_archive_by_archive(folder, tmp_path):
+    write(tmp_path, {"msd/train_triplets.txt": "ann\ts1\t3\n"}, gzipped=True)
+    write(tmp_path, {f"{folder}/year1_{part}_triplets_visible.txt": f"{part}\ts1\t1\n" for part in ("test", "valid")})
+    write(tmp_path, {f"{folder}/year1_{part}_triplets_hidden.txt": f"{part}\ts2\t1\n" for part in ("test", "valid")})
+    write(tmp_path, {"kaggle_visible_evaluation_triplets.txt": "test\ts1\t1\nvalid\ts1\t1\n"})
+    data, hidden = komd.datasets.load("msd", path=tmp_path), komd.datasets.load("msd-hidden", path=tmp_path)
+    assert {user: data.history(user) for user in data.users} == {"ann": ["s1"], "test": ["s1"], "valid": ["s1"]}
+    assert {user: hidden.history(user) for user in hidden.users} == {"test": ["s2"]}
+
+
 def test_original_before_variant(tmp_path):
     write(tmp_path, {"ml-1m/ratings.csv": "user,item,rating\n1,1,1\n", "ml-1m/ratings.dat": "1::1::5::9\n1::2::5::8\n"})
     assert komd.datasets.load("ml-1m", path=tmp_path).pairs == 2

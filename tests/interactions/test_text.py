@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 
+import numpy as np
 import pytest
 
 from komd.errors import InputError
@@ -67,3 +68,14 @@ def test_long_files_are_cut_at_a_line_and_a_character(tmp_path):
     found = layout(tmp_path, gzip.compress(text.encode()))
     assert found.gzipped
     assert found.columns == ["user", "item"]
+
+
+@pytest.mark.parametrize(
+    "pack", [bytes, gzip.compress, lambda b: gzip.compress(b[:70_000]) + gzip.compress(b[70_000:])]
+)
+def test_rows_are_foretold(tmp_path, pack):
+    rng = np.random.default_rng(0)
+    rows = [f"{user:032x}\tS{song:06d}\t{1 + song % 9}" for user in range(4000) for song in rng.integers(0, 10**6, 9)]
+    found = layout(tmp_path, pack("\n".join(rows).encode()))
+    assert found.rows == pytest.approx(len(rows), rel=0.05)
+    assert found.gzipped == (pack is not bytes)

@@ -95,9 +95,9 @@ def test_small_is_dense_large_and_thin_is_sparse():
 
 
 def test_dense_on_request():
-    assert plan(np.full(20_000, 3), np.full(20_000, 3), memory="2GB", dense=True).storage == "dense"
+    assert plan(np.full(20_000, 3), np.full(20_000, 3), memory="2GB", storage="dense").storage == "dense"
     with pytest.raises(InputError, match=r"1\.6 GB dense"):
-        plan(np.full(20_000, 3), np.full(20_000, 3), memory="1GB", dense=True)
+        plan(np.full(20_000, 3), np.full(20_000, 3), memory="1GB", storage="dense")
 
 
 def test_small_memory_turns_to_sparse():

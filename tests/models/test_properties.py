@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import komd
-from komd._core.solve import solve_simplex
+from komd._core.simplex import solve_simplex
 from komd.errors import SolverError
 from komd.interactions.ids import Ids
 from komd.interactions.interactions import Interactions

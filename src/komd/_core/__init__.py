@@ -25,6 +25,7 @@ imports Numba.
     score.py      weighted sums of rows of an item-item matrix, dense or sparse
     topn.py       the n best of a strip of scores, merged into what was best so far
     ranks.py      where the test items stand among all others
+    choose.py     made-up users who choose items by taste and popularity
     compile.py    how all of it is compiled; prefetch.py a hint to the processor
 
 Types: `int32` ids, `int64` pointers, `float32` matrices, `float64` weights, sums and scores.

@@ -1,9 +1,9 @@
 """Co-occurrence: how many users chose both item i and item j, or how much those users weigh together.
 
-Both functions take `weights`, one for each user, or None: every user counts 1. None is settled when the function is
-compiled, so that plain counting carries nothing of the weights. Counters are int32 for counts and float64 for weights.
-A sum runs over the users in ascending order, whatever the block: the same to the last bit, and the same for (i, j) and
-(j, i).
+`count_upper` and `count_pairs` take `weights`, one for each user, or None: every user counts 1. None is settled when
+the function is compiled, so that plain counting carries nothing of the weights. Counters are int32 for counts and
+float64 for weights. A sum runs over the users in ascending order, whatever the block: the same to the last bit, and the
+same for (i, j) and (j, i). `count_touched` asks only whether there is such a user, and stores nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from komd._core.compile import compiled
 from komd._core.prefetch import prefetch
 
-__all__ = ["count_pairs", "count_upper"]
+__all__ = ["count_pairs", "count_touched", "count_upper", "reach"]
 
 
 @compiled
@@ -46,6 +46,7 @@ def count_upper(
                 row[np.uint32(user_items[k])] += weight
 
 
+_THIN = 64  # a row with less than one item in so many touched is sorted
 _AHEAD = 4  # users whose rows are asked for in advance: enough to hide a trip to memory
 
 
@@ -89,9 +90,67 @@ def count_pairs(
                 indices[end] = j
                 end += seen == 0
                 counter[np.uint32(j)] = seen + weight
-        indices[start:end].sort()
-        for p in range(start, end):
-            j = indices[p]
-            counts[p] = counter[j]
-            counter[j] = 0
+        if (end - start) * _THIN > counter.size:
+            # So full a row is put in order by going through all counters, not by sorting.
+            end = start
+            for j in range(counter.size):
+                seen = counter[np.uint32(j)]
+                indices[end] = j
+                counts[end] = seen
+                end += seen != 0
+                counter[np.uint32(j)] = 0
+        else:
+            indices[start:end].sort()
+            for p in range(start, end):
+                j = indices[p]
+                counts[p] = counter[j]
+                counter[j] = 0
         indptr[i - first + 1] = end
+
+
+@compiled
+def count_touched(
+    item_indptr: np.ndarray,
+    item_users: np.ndarray,
+    user_indptr: np.ndarray,
+    user_items: np.ndarray,
+    rows: np.ndarray,
+    stamps: np.ndarray,
+    touched: np.ndarray,
+    item_where: np.ndarray | None = None,
+) -> None:
+    """touched[k] = the number of items j, itself included, that share a user with item rows[k].
+
+    Only whether, not how often: nothing is stored but a stamp for each item, which says for which row it was last
+    met. `stamps` (one number an item) holds no number of `rows` on entry. With `item_where` (see `count_upper`; rows
+    of users sorted) only j >= rows[k] are counted: half of the work. Twin: tests/reference.py::cooccurrence.
+    """
+    for k in range(rows.size):
+        i = rows[k]
+        met = 0
+        stop = item_indptr[i + 1]
+        for p in range(item_indptr[i], stop):
+            if p + _AHEAD < stop:
+                if item_where is None:
+                    prefetch(user_items, user_indptr[item_users[p + _AHEAD]])
+                else:
+                    prefetch(user_items, item_where[p + _AHEAD])
+            v = item_users[p]
+            if item_where is None:
+                start = user_indptr[v]
+            else:
+                start = item_where[p]
+            for q in range(start, user_indptr[v + 1]):
+                j = np.uint32(user_items[q])
+                met += stamps[j] != i
+                stamps[j] = i
+        touched[k] = met
+
+
+@compiled
+def reach(user_indptr: np.ndarray, user_items: np.ndarray, out: np.ndarray) -> None:
+    """out[i] += the items that the users of item i have, all together: the counts that row i of K takes."""
+    for v in range(user_indptr.size - 1):
+        length = user_indptr[v + 1] - user_indptr[v]
+        for q in range(user_indptr[v], user_indptr[v + 1]):
+            out[user_items[q]] += length

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from komd._core.compile import compiled
+from komd._core.compile import compiled, inner
 
-__all__ = ["area_under_curve", "mark_hits"]
+__all__ = ["add_won", "area_under_curve", "mark_hits"]
 
 
 @compiled
@@ -28,27 +28,52 @@ def area_under_curve(
         for k in range(wanted.shape[0]):
             row[wanted[k]] = -np.inf
         tested.sort()
-        size = tested.shape[0]
         others = 0
-        won = 0.0
         for j in range(row.shape[0]):
-            x = row[j]
-            if x == -np.inf:
-                continue
-            others += 1
-            low = 0
-            high = size
-            while low < high:  # tested[:low] < x
-                middle = (low + high) >> 1
-                if tested[middle] < x:
-                    low = middle + 1
-                else:
-                    high = middle
-            end = low
-            while end < size and tested[end] == x:
-                end += 1
-            won += (size - end) + tie * (end - low)
-        areas[u] = won / (size * others) if size > 0 and others > 0 else np.nan
+            others += row[j] > -np.inf
+        size = tested.shape[0]
+        areas[u] = _won(row, tested, tie) / (size * others) if size > 0 and others > 0 else np.nan
+
+
+@compiled
+def add_won(scores: np.ndarray, test_indptr: np.ndarray, tested: np.ndarray, tie: float, won: np.ndarray) -> None:
+    """The same strip by strip: won[u] += pairs in the right order between u's test items and the items of the strip.
+
+    `tested` are the scores of all test items, ascending for each user; in the strip they, too, are at minus infinity.
+    """
+    for u in range(test_indptr.shape[0] - 1):
+        won[u] += _won(scores[u], tested[test_indptr[u] : test_indptr[u + 1]], tie)
+
+
+@inner
+def _won(row: np.ndarray, tested: np.ndarray, tie: float) -> float:
+    """Pairs (test item, item of `row` above minus infinity) in the right order, an equal pair counting `tie`."""
+    size = tested.shape[0]
+    if size == 0:
+        return 0.0
+    least = tested[0]
+    most = tested[size - 1]
+    below = 0  # below every test item, as most are: they are only counted
+    for j in range(row.shape[0]):
+        below += (row[j] < least) & (row[j] > -np.inf)
+    won: float = float(below) * size
+    for j in range(row.shape[0]):
+        x = row[j]
+        if x < least or x > most:
+            continue
+        low = 0
+        high = size
+        while low < high:  # tested[:low] < x
+            middle = (low + high) >> 1
+            if tested[middle] < x:
+                low = middle + 1
+            else:
+                high = middle
+        end = low
+        while end < size and tested[end] == x:
+            end += 1
+        won += (size - end) + tie * (end - low)
+    return won
 
 
 @compiled

@@ -43,8 +43,13 @@ def score_dense(
                 r1 = M[indices[p + 1], start:stop]
                 r2 = M[indices[p + 2], start:stop]
                 r3 = M[indices[p + 3], start:stop]
-                for j in range(width):
-                    out[j] += w0 * r0[j] + w1 * r1[j] + w2 * r2[j] + w3 * r3[j]
+                for j in range(width):  # one after another, so that dense, sparse and streamed agree to the last bit
+                    x = out[j]
+                    x += w0 * r0[j]
+                    x += w1 * r1[j]
+                    x += w2 * r2[j]
+                    x += w3 * r3[j]
+                    out[j] = x
                 p += 4
             while p < end:
                 w0 = weights[p]

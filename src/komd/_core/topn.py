@@ -6,7 +6,7 @@ import numpy as np
 
 from komd._core.compile import compiled, inner
 
-__all__ = ["merge_top", "veil"]
+__all__ = ["push_top", "sort_top", "veil", "veil_strip"]
 
 
 @compiled
@@ -18,7 +18,23 @@ def veil(indptr: np.ndarray, indices: np.ndarray, scores: np.ndarray) -> None:
 
 
 @compiled
-def merge_top(
+def veil_strip(indptr: np.ndarray, indices: np.ndarray, first: int, cursors: np.ndarray, scores: np.ndarray) -> None:
+    """The same for one strip of scores: items first, first + 1, ... `cursors[u]` is how far u's row has been used."""
+    width = scores.shape[1]
+    for u in range(indptr.shape[0] - 1):
+        p = cursors[u]
+        end = indptr[u + 1]
+        while p < end and indices[p] < first + width:
+            scores[u, indices[p] - first] = -np.inf
+            p += 1
+        cursors[u] = p
+
+
+_CHUNK = 16  # scores looked at together: one comparison of vectors, and almost always none is good enough
+
+
+@compiled
+def push_top(
     scores: np.ndarray,
     candidates: np.ndarray,
     first: int,
@@ -26,56 +42,78 @@ def merge_top(
     best_scores: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """Merge a strip of scores into each user's best so far, best first; equal scores go to the lower number.
+    """Merge a strip of scores into each user's best so far; equal scores go to the lower number.
 
     `scores` (users x width) are those of items first, first + 1, ...; `candidates` are the ascending item
     numbers of the strip that may be chosen. `best_items` and `best_scores` (users x n) hold `counts[u]`
-    entries each. Items at minus infinity are never taken, so a list may stay shorter than n. Strips must
-    come in ascending order. A heap with the worst on top while merging, sorted by `merge_top`'s last
-    lines after each strip. Twin: tests/reference.py::top.
+    entries each, as a heap with the worst on top: `sort_top` brings them into order after the last strip.
+    Items at minus infinity are never taken, so a list may stay shorter than n. Strips must come in
+    ascending order. Twin: tests/reference.py::top.
     """
+    width = scores.shape[1]
     n = best_items.shape[1]
     for u in range(scores.shape[0]):
         row = scores[u]
         items = best_items[u]
         values = best_scores[u]
         count = counts[u]
-        # Sorted best first is also a valid heap when read from its end, so reverse: the worst comes to the root.
-        for k in range(count // 2):
-            values[k], values[count - 1 - k] = values[count - 1 - k], values[k]
-            items[k], items[count - 1 - k] = items[count - 1 - k], items[k]
         worst = values[0] if count == n else -np.inf
-        for c in range(candidates.shape[0]):
-            j = candidates[c]
-            x = row[j - first]
-            if x <= worst:  # also a tie with the worst: the lower number, already inside, stays
-                continue
-            if count < n:
-                k = count  # climb from a new leaf
-                count += 1
-                while k > 0:
-                    parent = (k - 1) >> 1
-                    if values[parent] < x:  # equal: the newcomer has the higher number and is worse, so it climbs
-                        break
-                    values[k] = values[parent]
-                    items[k] = items[parent]
-                    k = parent
-                values[k] = x
-                items[k] = j
-            else:
-                _sink(values, items, count, x, j)
-            if count == n:
-                worst = values[0]
-        # Take the worst off the heap again and again, filling from the end.
-        left = count
-        while left > 1:
+        if candidates.shape[0] < width:
+            for c in range(candidates.shape[0]):
+                if row[candidates[c] - first] > worst:  # not in a tie: the lower number, already inside, stays
+                    count = _offer(values, items, count, n, row[candidates[c] - first], candidates[c])
+                    worst = values[0] if count == n else -np.inf
+        else:
+            whole = width - width % _CHUNK
+            for start in range(0, whole, _CHUNK):
+                better = 0
+                for k in range(start, start + _CHUNK):
+                    better += row[k] > worst
+                if better:
+                    for k in range(start, start + _CHUNK):
+                        if row[k] > worst:
+                            count = _offer(values, items, count, n, row[k], first + k)
+                            worst = values[0] if count == n else -np.inf
+            for k in range(whole, width):
+                if row[k] > worst:
+                    count = _offer(values, items, count, n, row[k], first + k)
+                    worst = values[0] if count == n else -np.inf
+        counts[u] = count
+
+
+@compiled
+def sort_top(best_items: np.ndarray, best_scores: np.ndarray, counts: np.ndarray) -> None:
+    """Turn each user's heap into a list, best first."""
+    for u in range(best_items.shape[0]):
+        items = best_items[u]
+        values = best_scores[u]
+        left = counts[u]
+        while left > 1:  # take the worst off the heap again and again, filling from the end
             left -= 1
             x = values[left]
             j = items[left]
             values[left] = values[0]
             items[left] = items[0]
             _sink(values, items, left, x, j)
-        counts[u] = count
+
+
+@inner
+def _offer(values: np.ndarray, items: np.ndarray, count: int, n: int, x: float, j: int) -> int:
+    """Take (x, j) into a heap of `count`, at most n; it is known to be better than the worst of a full one."""
+    if count == n:
+        _sink(values, items, count, x, j)
+        return count
+    k = count  # climb from a new leaf
+    while k > 0:
+        parent = (k - 1) >> 1
+        if values[parent] < x:  # equal: the newcomer has the higher number and is worse, so it climbs
+            break
+        values[k] = values[parent]
+        items[k] = items[parent]
+        k = parent
+    values[k] = x
+    items[k] = j
+    return count + 1
 
 
 @inner

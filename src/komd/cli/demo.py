@@ -11,6 +11,8 @@ import typer
 from komd.cli import options, show
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from komd.interactions.interactions import Interactions
     from komd.models.recommender import Recommender
 
@@ -24,9 +26,17 @@ def demo(
     items: Annotated[int, typer.Option("--items", min=50, help="How many items.")] = 600,
     activity: Annotated[float, typer.Option("--activity", help="Mean number of items of a person.")] = 30.0,
     rng: options.Rng = 0,
+    serve: Annotated[bool, typer.Option("--serve", help="Serve the catalogue, with a page to play with.")] = False,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="With --serve: port; 0 takes a free one.")
+    ] = 8000,
 ) -> None:
     """Generate a catalogue, fit, compare, recommend, explain: see what komd does."""
     import komd
+
+    if serve:
+        _serve(komd.generate(users=users, items=items, activity=activity, rng=rng), port)
+        return
 
     show.say("Making up people with tastes, and hiding half of what some of them chose …")
     data = komd.generate(users=users, items=items, activity=activity, rng=rng)
@@ -42,6 +52,35 @@ def demo(
     _next_steps(users, items, activity, rng, person, best)
 
 
+def _serve(data: Interactions, port: int) -> None:
+    """Fit, save in a folder that goes away again, and serve until stopped."""
+    import tempfile
+    from pathlib import Path
+
+    import komd
+    from komd.serve.run import run
+    from komd.serve.settings import Settings
+
+    with tempfile.TemporaryDirectory(prefix="komd-demo-") as folder:
+        model, names = Path(folder) / "demo.komd", Path(folder) / "names.parquet"
+        komd.CFKOMD().fit(data).save(model)
+        _name(data, names)
+        show.say(f"{data!r}: open the address below in a browser; Ctrl-C stops, and nothing is kept.")
+        run(Settings(model=model, store=f"sqlite:///{Path(folder) / 'events.db'}", items=names, port=port))
+
+
+def _name(data: Interactions, path: Path) -> None:
+    """A table of the generated names, with the taste of each in a column of its own."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from komd.interactions.generate import taste
+
+    ids = data.items.values.to_pylist()
+    names = [name.rpartition(" (")[0] for name in ids]
+    pq.write_table(pa.table({"id": ids, "name": names, "taste": [taste(name) for name in ids]}), path)
+
+
 def _compare(train: Interactions, test: Interactions) -> Recommender:
     """Fit CF-KOMD and Popularity, show both; returns the first."""
     import komd
@@ -54,7 +93,7 @@ def _compare(train: Interactions, test: Interactions) -> Recommender:
         found = komd.evaluate(model.fit(train), test, metrics=list(_METRICS))
         taken = time.perf_counter() - start
         gains.append(found["ndcg@10"].mean)
-        show.row(made, repr(model), *(f"{found[name].mean:.3f}" for name in _METRICS), f"{taken:.1f}")
+        show.row(made, model.text, *(f"{found[name].mean:.3f}" for name in _METRICS), f"{taken:.1f}")
     show.console().print(made)
     times = (
         f" In the first ten, CF-KOMD gains {gains[1] / gains[0]:.1f} times what popularity does." if gains[0] else ""

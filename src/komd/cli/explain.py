@@ -37,6 +37,6 @@ def explain(
         chosen = options.ids_of(catalogue.items, options.listed(history), "error")
         result = fitted.explain(item=item, history=chosen)
     if as_json:
-        show.json_document({"model": repr(fitted)} | result.to_dict())
+        show.json_document({"model": fitted.text} | result.to_dict())
     else:
         show.explanation(result)

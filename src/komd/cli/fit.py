@@ -39,6 +39,7 @@ def fit(
     import komd
     from komd import store
     from komd.memory import readable
+    from komd.models.counted import FromCounts
     from komd.threads import count
 
     chosen = komd.model_from_text(model)
@@ -62,14 +63,17 @@ def fit(
         show.say(f"read    {interactions!r} in {read - start:.1f} s")
     chosen.fit(interactions, threads=threads, memory=memory)
     fitted = clock.perf_counter()
+    held = f"; {chosen.held}" if isinstance(chosen, FromCounts) else ""
     if not as_json:
-        show.say(f"fitted  {chosen!r} in {fitted - read:.1f} s")
+        show.say(f"fitted  {chosen.text} in {fitted - read:.1f} s{held}")
     chosen.save(output)
     saved = clock.perf_counter()
     size = sum(file.stat().st_size for file in output.iterdir())
     if as_json:
         seconds = {"read": read - start, "fit": fitted - read, "save": saved - fitted}
-        facts = {"model": repr(chosen), "train": show.counts(interactions), "path": str(output), "bytes": size}
+        facts = {"model": chosen.text, "train": show.counts(interactions), "path": str(output), "bytes": size}
+        if isinstance(chosen, FromCounts):
+            facts["storage"] = {"form": chosen.held.storage, "density": chosen.held.density, "bytes": chosen.held.bytes}
         show.json_document(facts | {"seconds": seconds})
     else:
         show.say(f"saved   {output} ({readable(size)}) in {saved - fitted:.1f} s")

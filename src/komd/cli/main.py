@@ -16,6 +16,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
+from komd.cli.analyze import analyze
 from komd.cli.compare import compare
 from komd.cli.demo import demo
 from komd.cli.evaluate import evaluate
@@ -23,13 +24,14 @@ from komd.cli.explain import explain
 from komd.cli.fit import fit
 from komd.cli.generate import generate
 from komd.cli.recommend import recommend
+from komd.cli.serve import serve
 from komd.errors import FallbackWarning, KomdError
 
 __all__ = ["app", "run"]
 
 # Messages of the library speak of arguments (user=); here they are options (--user).
 _ARGUMENT = re.compile(
-    r"(?<![\w.'\"])(user|item|rating|time|min_rating|separator|header|database|memory|threads|on_unknown)=(?!=)"
+    r"(?<![\w.'\"])(user|item|rating|time|min_rating|separator|header|database|memory|threads|work_limit|on_unknown)=(?!=)"
     r"(\"(\w+)\")?"
 )
 
@@ -63,6 +65,7 @@ class Guarded(TyperGroup):
 
 
 app = typer.Typer(
+    rich_markup_mode=None,
     cls=Guarded,
     name="komd",
     help="Recommend the top N items to people from what they did. Start with: komd demo",
@@ -71,7 +74,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (fit, recommend, explain, evaluate, compare, generate, demo):
+for command in (fit, recommend, explain, evaluate, compare, analyze, generate, serve, demo):
     app.command()(command)
 
 

@@ -29,7 +29,7 @@ def recommend(
         list[str] | None,
         typer.Option("--history", metavar='"A,B,C"', help="Items of someone the model need not know; repeatable."),
     ] = None,
-    n: Annotated[int, typer.Option("-n", help="Length of the lists.")] = 10,
+    n: Annotated[int, typer.Option("-n", "--n", help="Length of the lists.")] = 10,
     keep_seen: Annotated[bool, typer.Option("--keep-seen", help="Recommend also what a person has.")] = False,
     only: Annotated[
         list[str] | None,
@@ -42,9 +42,17 @@ def recommend(
         str, typer.Option("--on-unknown", metavar="error|skip", help="What an unknown id leads to.")
     ] = "error",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write all to .csv, .parquet or .json.")
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="OUT",
+            help="Write all to a file (.csv, .parquet, .json), or to a folder of Parquet parts that a stopped run "
+            "goes on with.",
+        ),
     ] = None,
     threads: options.Threads = None,
+    memory: options.Memory = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Recommend items: to some people, to strangers with a history, or to everybody."""
@@ -52,7 +60,8 @@ def recommend(
     from komd.memory import readable
     from komd.models.parameters import one_of
 
-    if output is not None:
+    folder = output is not None and (output.is_dir() or not output.suffix)
+    if output is not None and not folder:
         show.check_output(output)
     one_of("--on-unknown", on_unknown, ("error", "skip"))
     if n < 1:
@@ -72,7 +81,23 @@ def recommend(
     if everybody and output is None and not as_json:  # the table is cut: no need to serve all
         people = catalogue.users.values.slice(0, -(-show.ROWS // n))
     allowed, denied = (_items(catalogue.items, given, on_unknown) for given in (only, exclude))
-    facts: dict[str, Any] = {"model": repr(fitted), "fallback": [], "skipped": 0}
+    if folder and output is not None:
+        written = komd.recommend_to(
+            fitted,
+            output,
+            people,
+            n=n,
+            histories=strangers,
+            exclude_seen=not keep_seen,
+            items=allowed,
+            exclude=denied,
+            on_unknown=cast("OnUnknown", on_unknown),
+            threads=threads,
+            memory=memory,
+        )
+        show.folder(written, fitted.text, as_json)
+        return
+    facts: dict[str, Any] = {"model": fitted.text, "fallback": [], "skipped": 0}
 
     def serve(people: Any) -> Recommendations:
         result = fitted.recommend(
@@ -84,6 +109,7 @@ def recommend(
             exclude=denied,
             on_unknown=cast("OnUnknown", on_unknown),
             threads=threads,
+            memory=memory,
         )
         facts["fallback"] += result.fallback
         facts["skipped"] = result.skipped  # when there are several blocks, every person is known

@@ -12,6 +12,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from komd.interactions.interactions import Interactions
+    from komd.models.batch import Written
     from komd.models.recommendations import Explanation, Recommendations
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "console",
     "counts",
     "explanation",
+    "folder",
     "json_document",
     "note",
     "plain",
@@ -190,6 +193,17 @@ def check_output(path: Path, suffixes: tuple[str, ...] = _SUFFIXES) -> None:
         raise InputError(f"cannot write {path}: there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):
         raise InputError(f"cannot write {path}: no permission to write in {path.parent}")
+
+
+def folder(written: Written, model: str, as_json: bool) -> None:
+    """Say what a folder of recommendations holds now."""
+    if as_json:
+        json_document({"model": model} | asdict(written) | {"path": str(written.path)})
+        return
+    before = f" ({written.resumed:,} were there already)" if written.resumed else ""
+    say(f"wrote lists of {written.people:,} people to {written.path} in {written.parts:,} parts{before}")
+    if written.skipped:
+        note(f"{written.skipped:,} unknown ids skipped")
 
 
 def write(tables: Iterable[pa.Table], path: Path) -> tuple[int, int]:

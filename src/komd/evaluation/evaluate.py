@@ -10,19 +10,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from komd import threads as pool
 from komd.errors import InputError
-from komd.evaluation.metrics import BY_LIST, Metric, parse_metrics
+from komd.evaluation.metrics import BY_LIST, Metric, Values, parse_metrics
 from komd.interactions.interactions import Interactions
 from komd.models.catalogue import OnUnknown
 from komd.models.histories import Histories
 from komd.models.parameters import one_of
-from komd.models.ranking import rank_block
+from komd.models.ranking import TIES, Question, Ranked
 from komd.models.recommender import Recommender
 
 __all__ = ["Evaluation", "Measured", "evaluate"]
 
-_TIES = {"half": 0.5, "strict": 0.0}
 _RESAMPLES = 1000
 
 
@@ -95,6 +93,7 @@ def evaluate(
     rng: int | np.random.Generator = 0,
     on_unknown: OnUnknown = "error",
     threads: int | None = None,
+    memory: str | int | None = None,
 ) -> Evaluation:
     """Measure a fitted model on held-out pairs.
 
@@ -114,6 +113,8 @@ def evaluate(
         For the bootstrap interval only.
     on_unknown
         "error", or "skip" test pairs whose user or item the model does not know.
+    threads, memory
+        As in `recommend`.
 
     Examples
     --------
@@ -125,7 +126,7 @@ def evaluate(
     True
     """
     wanted = parse_metrics(metrics)
-    one_of("ties", ties, tuple(_TIES))
+    one_of("ties", ties, tuple(TIES))
     one_of("on_unknown", on_unknown, ("error", "skip"))
     users, rows, targets, skipped = _matched(model, Interactions.of(test), history, on_unknown)
     if not len(users):
@@ -136,26 +137,21 @@ def evaluate(
     trained = max(int(np.count_nonzero(model.catalogue.histories.lengths)), 1)
     surprise = -np.log2(np.maximum(model.catalogue.popularity, 1.0) / trained)
 
-    def measure(
-        block: tuple[int, int],
-    ) -> tuple[dict[Metric, NDArray[np.float64]], dict[Metric, NDArray[np.int32]]]:
-        from komd._core.ranks import area_under_curve, mark_hits
-        from komd._core.topn import veil
+    asked = Question(deepest, candidates, targets=targets if any(m.k is None for m in wanted) else None, tie=TIES[ties])
 
-        seen, tested = rows.block(*block), targets.block(*block)
-        scores = model._scores_of(seen)
-        veil(seen.indptr, seen.indices, scores)
-        values: dict[Metric, NDArray[np.float64]] = {}
+    def measure(ranked: Ranked, tested: Histories) -> tuple[dict[Metric, Values], dict[Metric, NDArray[np.int32]]]:
+        from komd._core.ranks import mark_hits
+
+        best, counts = ranked.items, ranked.counts
+        values: dict[Metric, Values] = {}
         shown: dict[Metric, NDArray[np.int32]] = {}
         if deepest:
-            best, _, counts = rank_block(scores, candidates, deepest)
             hits = np.zeros(best.shape, np.bool_)
-            mark_hits(best, counts, tested.indptr, tested.indices, np.zeros(len(candidates), np.uint8), hits)
+            mark_hits(best, counts, tested.indptr, tested.indices, mark, hits)
         for metric in wanted:
             if metric.k is None:
-                area = np.empty(len(seen))
-                area_under_curve(scores.copy(), tested.indptr, tested.indices, _TIES[ties], area)
-                values[metric] = area
+                assert ranked.areas is not None
+                values[metric] = ranked.areas
             elif metric.name in BY_LIST:
                 values[metric] = BY_LIST[metric.name](hits[:, : metric.k], tested.lengths, metric.k)
             else:
@@ -168,8 +164,12 @@ def evaluate(
                         values[metric] = surprises.sum(axis=1) / listed.sum(axis=1)
         return values, shown
 
-    pieces = pool.blocks(len(rows), model._users_per_block())
-    parts = list(pool.run(measure, pieces, threads=threads, label="evaluate", size=lambda b: b[1] - b[0]))
+    mark = np.zeros(len(candidates), np.uint8)
+    parts = []
+    done = 0
+    for ranked in model._ranked(rows, asked, threads=threads, memory=memory, label="evaluate"):
+        parts.append(measure(ranked, targets.block(done, done + len(ranked.counts))))
+        done += len(ranked.counts)
     generator = np.random.default_rng(rng)
     measured: dict[str, Measured] = {}
     for metric in wanted:
@@ -179,7 +179,7 @@ def evaluate(
         else:
             per_user = np.concatenate([values[metric] for values, _ in parts])
             measured[str(metric)] = _summary(per_user, generator)
-    return Evaluation(repr(model), measured, users, ties, skipped)
+    return Evaluation(model.text, measured, users, ties, skipped)
 
 
 def _matched(

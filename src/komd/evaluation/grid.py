@@ -30,7 +30,7 @@ def models_of(models: Any) -> list[str]:
     found: dict[str, None] = {}
     for model in models:
         if isinstance(model, Recommender):
-            texts = [repr(model)]
+            texts = [model.text]
         elif isinstance(model, str):
             texts = [text for part in _listed(model) for text in expand(part)]
         else:

@@ -5,55 +5,18 @@ Drawn narrow and with model names above their marks, so that a phone shows them 
 
 from __future__ import annotations
 
-import io
 import math
-import re
 import statistics
-from collections.abc import Callable
 from typing import Any
 
 from komd.evaluation.comparison import Comparison, Row
+from komd.svg import FAINT, FIRST, SECOND, THIRD, available, drawn
 
 __all__ = ["available", "metric_plot", "scatter_plot", "time_plot"]
 
-# Drawn in these colours, which nothing else uses; in the SVG each becomes a colour of the page's style sheet.
-_INK, _FAINT, _FIRST, _SECOND, _THIRD = "#010203", "#010204", "#010205", "#010206", "#010207"
-_COLOURS = {
-    _INK: "var(--ink)",
-    _FAINT: "var(--rule)",
-    _FIRST: "var(--first)",
-    _SECOND: "var(--second)",
-    _THIRD: "var(--third)",
-}
 _WIDTH = 4.9  # inches
 _LINE = 0.40  # inches for a model
 _NAME = 46  # characters of a model's name in a plot
-_SETTINGS: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "komd",
-    "font.family": "sans-serif",
-    "font.size": 10.5,
-    "text.color": _INK,
-    "axes.edgecolor": _FAINT,
-    "axes.labelcolor": _INK,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "grid.color": _FAINT,
-    "grid.linewidth": 0.8,
-    "xtick.color": _FAINT,
-    "xtick.labelcolor": _INK,
-    "ytick.color": _FAINT,
-    "ytick.labelcolor": _INK,
-    "text.parse_math": False,
-}
-
-
-def available() -> bool:
-    """Whether matplotlib is installed."""
-    import importlib.util
-
-    return importlib.util.find_spec("matplotlib") is not None
 
 
 def metric_plot(found: Comparison, metric: str) -> str:
@@ -64,13 +27,13 @@ def metric_plot(found: Comparison, metric: str) -> str:
         axes = _rows(figure, rows)
         for place, (_, row) in enumerate(rows):
             score = row.scores[metric]
-            filled = _FIRST if score.mark else "none"
+            filled = FIRST if score.mark else "none"
             axes.errorbar(
                 score.mean,
                 place,
                 xerr=score.std,
                 fmt="o",
-                color=_FIRST,
+                color=FIRST,
                 markersize=6.5,
                 markerfacecolor=filled,
                 markeredgewidth=1.4,
@@ -78,9 +41,9 @@ def metric_plot(found: Comparison, metric: str) -> str:
                 capsize=3,
             )
         axes.set_xlabel(f"{metric}: mean ± standard deviation over {found.question.folds} folds")
-        _legend(axes, [("o", _FIRST, True, "best, or tied with it"), ("o", _FIRST, False, "worse")])
+        _legend(axes, [("o", FIRST, True, "best, or tied with it"), ("o", FIRST, False, "worse")])
 
-    return _svg(draw, _LINE * len(rows) + 1.0, "metric", f"{metric} of every model, with error bars")
+    return drawn(draw, _WIDTH, _LINE * len(rows) + 1.0, "metric", f"{metric} of every model, with error bars")
 
 
 def time_plot(found: Comparison) -> str:
@@ -91,18 +54,20 @@ def time_plot(found: Comparison) -> str:
         axes = _rows(figure, rows)
         axes.set_xscale("log")
         for place, (_, row) in enumerate(rows):
-            parts = (("^", _SECOND, row.fit_seconds), ("s", _THIRD, row.rank_seconds))
+            parts = (("^", SECOND, row.fit_seconds), ("s", THIRD, row.rank_seconds))
             total = row.fit_seconds + row.rank_seconds
-            axes.plot([min(p[2] for p in parts), total], [place, place], color=_FAINT, linewidth=1.2, zorder=1)
+            axes.plot([min(p[2] for p in parts), total], [place, place], color=FAINT, linewidth=1.2, zorder=1)
             for marker, colour, value in parts:
                 axes.plot(value, place, marker, color=colour, markersize=5, markerfacecolor="none", zorder=2)
-            axes.plot(total, place, "o", color=_FIRST, markersize=6.5, zorder=3)
+            axes.plot(total, place, "o", color=FIRST, markersize=6.5, zorder=3)
         _log_ticks(axes, [s for _, row in rows for s in (row.fit_seconds, row.rank_seconds, _total(row))])
         axes.set_xlabel("seconds a fold (median, logarithmic axis)")
-        marks = [("^", _SECOND, False, "fit"), ("s", _THIRD, False, "rank"), ("o", _FIRST, True, "fit + rank")]
+        marks = [("^", SECOND, False, "fit"), ("s", THIRD, False, "rank"), ("o", FIRST, True, "fit + rank")]
         _legend(axes, marks)
 
-    return _svg(draw, _LINE * len(rows) + 1.0, "time", "seconds to fit and to rank, of every model, logarithmic axis")
+    return drawn(
+        draw, _WIDTH, _LINE * len(rows) + 1.0, "time", "seconds to fit and to rank, of every model, logarithmic axis"
+    )
 
 
 def scatter_plot(found: Comparison, metric: str, *, wide: bool) -> str:
@@ -121,13 +86,11 @@ def scatter_plot(found: Comparison, metric: str, *, wide: bool) -> str:
         floor = _floor([y for _, y in real])
         points = [(x, max(y, floor)) for x, y in real]
         front = _front(real)
-        axes.plot(*zip(*front, strict=True), color=_SECOND, linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
+        axes.plot(*zip(*front, strict=True), color=SECOND, linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
         for (_, row), (x, y), (_, at) in zip(rows, real, points, strict=True):
-            filled = _FIRST if row.scores[metric].mark else "none"
+            filled = FIRST if row.scores[metric].mark else "none"
             marker = "o" if y == at else "v"
-            axes.plot(
-                x, at, marker, color=_FIRST, markerfacecolor=filled, markersize=6.5, markeredgewidth=1.4, zorder=3
-            )
+            axes.plot(x, at, marker, color=FIRST, markerfacecolor=filled, markersize=6.5, markeredgewidth=1.4, zorder=3)
         axes.margins(0.12, 0.1)
         _log_ticks(axes, [x for x, _ in points])
         top = max(y for _, y in points)
@@ -135,9 +98,9 @@ def scatter_plot(found: Comparison, metric: str, *, wide: bool) -> str:
         axes.set_ylim(min(y for _, y in points) - room, top + room)
         axes.set_xlabel("fit + rank, seconds a fold (logarithmic axis)")
         axes.set_ylabel(metric)
-        marks = [("o", _FIRST, True, "best, or tied"), ("o", _FIRST, False, "worse")]
-        marks += [("v", _FIRST, False, "far below")] if points != real else []
-        _legend(axes, [*marks, ("--", _SECOND, True, "none is faster and better")], 4 if wide else 2)
+        marks = [("o", FIRST, True, "best, or tied"), ("o", FIRST, False, "worse")]
+        marks += [("v", FIRST, False, "far below")] if points != real else []
+        _legend(axes, [*marks, ("--", SECOND, True, "none is faster and better")], 4 if wide else 2)
         figure.canvas.draw()
         first = [k for k, point in enumerate(real) if point in front]
         order = first + [k for k in range(len(points)) if k not in first]
@@ -149,7 +112,7 @@ def scatter_plot(found: Comparison, metric: str, *, wide: bool) -> str:
         _place_labels(axes, [(rows[k][0], names[k], points[k]) for k in order], points)
 
     title = f"{metric} against the seconds of fitting and ranking, one point a model"
-    return _svg(draw, height, "wide" if wide else "narrow", title, width)
+    return drawn(draw, width, height, "wide" if wide else "narrow", title)
 
 
 def _floor(values: list[float]) -> float:
@@ -175,7 +138,7 @@ def _rows(figure: Any, rows: list[tuple[int, Row]]) -> Any:
     axes.spines["left"].set_visible(False)
     axes.grid(True, axis="x")
     for place, (number, row) in enumerate(rows):
-        axes.axhline(place, color=_FAINT, linewidth=0.5, zorder=0)
+        axes.axhline(place, color=FAINT, linewidth=0.5, zorder=0)
         name = f"{number}  {_short(row.model, _NAME)}"
         axes.text(0.0, place - 0.36, name, transform=axes.get_yaxis_transform(), va="center", fontsize=10)
     return axes
@@ -282,34 +245,3 @@ def _placed(
 def _short(name: str, most: int) -> str:
     name = name.removesuffix("()")
     return name if len(name) <= most else f"{name[: most - 1]}…"
-
-
-def _svg(draw: Callable[[Any], None], height: float, mark: str, title: str, width: float = _WIDTH) -> str:
-    """What `draw` draws, as an SVG element that fits its container."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(_SETTINGS):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        FigureCanvasAgg(figure)
-        draw(figure)
-        file = io.StringIO()
-        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
-    return _inline(file.getvalue(), mark, title)
-
-
-def _inline(svg: str, mark: str, title: str) -> str:
-    """An SVG document as part of a page: no prolog, no metadata, ids and colours of its own."""
-    from html import escape
-
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'\b(id|clip-path|xlink:href)="(url\()?(#?)([^")]+)', rf'\1="\2\g<3>{mark}-\4', svg)
-    svg = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", svg)
-    for colour, name in _COLOURS.items():
-        svg = svg.replace(colour, name)
-    view = re.search(r'viewBox="[^"]*"', svg)
-    head = f'<svg {view.group() if view else ""} role="img" aria-label="{escape(title)}" xmlns="http://www.w3.org/2000/svg"'
-    head += ' xmlns:xlink="http://www.w3.org/1999/xlink">'
-    return re.sub(r"<svg[^>]*>", lambda _: head, svg, count=1).strip()

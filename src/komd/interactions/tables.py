@@ -113,8 +113,7 @@ def relation_table(relation: Any, name: str, rows: int = 0) -> Table:
 
 def file_table(connection: Any, path: Path, columns: Columns, header: bool | None, separator: str | None) -> Table:
     """A text or Parquet file; which of them, its first bytes tell."""
-    size = path.stat().st_size
-    if size == 0:
+    if path.stat().st_size == 0:
         raise InputError(f"{path} is empty")
     with _explained(f"cannot read {path}"), path.open("rb") as file:
         start = file.read(4)
@@ -125,7 +124,6 @@ def file_table(connection: Any, path: Path, columns: Columns, header: bool | Non
             rows = connection.sql(f"SELECT num_rows FROM parquet_file_metadata({_quoted(_literal(path))})")
             return relation_table(relation, str(path), int(rows.fetchall()[0][0]))
     layout = sniff(path, header=header, separator=separator, by_name=columns.by_name)
-    rows = int(size * (4 if layout.gzipped else 1) / max(1.0, layout.line_bytes))
     query = _text_query(path, layout)
 
     def fetch(positions: list[int]) -> Iterator[pa.RecordBatch]:
@@ -134,7 +132,7 @@ def file_table(connection: Any, path: Path, columns: Columns, header: bool | Non
             relation = connection.sql(f"SELECT {chosen} FROM {query}")
         yield from _batches(relation, str(path))
 
-    return Table(str(path), layout.columns, fetch, named=layout.header, text=True, rows=rows)
+    return Table(str(path), layout.columns, fetch, named=layout.header, text=True, rows=layout.rows)
 
 
 def frame_table(frame: Any) -> Table:

@@ -26,6 +26,7 @@ from komd.interactions.columns import role
 __all__ = ["Layout", "sniff"]
 
 _HEAD = 1 << 16  # bytes looked at
+_PACKED = 1 << 18  # the same of a gzipped file, to see how far it is packed
 _LINES = 200
 _QUOTED = {",", ";"}
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -41,12 +42,12 @@ class Layout(NamedTuple):
     header: bool
     columns: list[str]  # names, or "column 0", "column 1", … without a header
     gzipped: bool
-    line_bytes: float  # on average, for progress
+    rows: int  # about how many, for progress
 
 
 def sniff(path: Path, *, header: bool | None, separator: str | None, by_name: bool) -> Layout:
     """Look at the first lines of a text file, plain or gzipped."""
-    text, whole, gzipped = _head(path)
+    text, whole, packed = _head(path)
     lines = re.split(r"\r\n|\n|\r", text)
     if not whole and len(lines) > 1:
         lines.pop()  # cut off in the middle
@@ -68,11 +69,13 @@ def sniff(path: Path, *, header: bool | None, separator: str | None, by_name: bo
     width = Counter(map(len, rows)).most_common(1)[0][0] if not header else len(rows[0])
     columns = [name.strip() for name in rows[0]] if header else [f"column {k}" for k in range(width)]
     quote = '"' if separator in _QUOTED else ""
-    return Layout(separator, quote, header, columns, gzipped, len(text.encode()) / max(1, text.count("\n")))
+    size = path.stat().st_size * (packed or 1.0)
+    about = int(size * max(1, text.count("\n")) / len(text.encode()))
+    return Layout(separator, quote, header, columns, packed > 0, about)
 
 
-def _head(path: Path) -> tuple[str, bool, bool]:
-    """The first bytes as text, whether they are all there is, and whether the file is gzipped."""
+def _head(path: Path) -> tuple[str, bool, float]:
+    """The first bytes as text, whether they are all there is, and how far the file is packed (0: not gzipped)."""
     with path.open("rb") as file:
         start = file.read(8)
     gzipped = start.startswith(b"\x1f\x8b")
@@ -82,6 +85,7 @@ def _head(path: Path) -> tuple[str, bool, bool]:
     try:
         with gzip.open(path, "rb") if gzipped else path.open("rb") as file:
             head = file.read(_HEAD + 1)
+        packed = _packed(path) if gzipped else 0.0
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path} is not a whole gzip file: {error}") from None
     whole = len(head) <= _HEAD
@@ -92,7 +96,19 @@ def _head(path: Path) -> tuple[str, bool, bool]:
     except UnicodeDecodeError as error:
         line = head.count(b"\n", 0, error.start) + 1
         raise InputError(f"{path}, line {line}: not UTF-8 text; convert it, for example with iconv") from None
-    return text, whole, gzipped
+    return text, whole, packed
+
+
+def _packed(path: Path) -> float:
+    """How many bytes of text one byte of a gzipped file stands for, near its beginning."""
+    with path.open("rb") as file:
+        rest = file.read(_PACKED)
+    read, plain = len(rest), 0
+    while rest.startswith(b"\x1f\x8b"):  # there may be several parts, one after another
+        part = zlib.decompressobj(wbits=31)
+        plain += len(part.decompress(rest))
+        rest = part.unused_data
+    return max(1, plain) / (read - len(rest))
 
 
 def _fields(line: str, separator: str) -> list[str]:

@@ -40,6 +40,17 @@ class Kernel(ABC):
         `first` and `second` may be zero (items nobody chose): then `both` is zero, and so is K.
         """
 
+    def factors(self, degree: Floats) -> tuple[Floats, Floats] | None:
+        """(left, right), one number an item each, where K(i, j) = f(|U_i ∩ U_j| · left_i · right_j); None elsewhere.
+
+        What can be told so is computed while counting: nothing is looked up again for every entry.
+        """
+        return None
+
+    def of_product(self, product: Floats) -> Floats:
+        """f of that product; it may be overwritten."""
+        raise NotImplementedError(f"{self!r} is no function of one product")
+
 
 class _OfCosine(Kernel):
     """A kernel that depends on the cosine alone."""
@@ -52,7 +63,14 @@ class _OfCosine(Kernel):
         scale = _inverse_root(first)
         cosine = both * scale
         cosine *= _inverse_root(second)
-        return self.of_cosine(np.minimum(cosine, 1.0, out=cosine))
+        return self.of_product(cosine)
+
+    def factors(self, degree: Floats) -> tuple[Floats, Floats]:
+        root = _inverse_root(degree)
+        return root, root
+
+    def of_product(self, product: Floats) -> Floats:
+        return self.of_cosine(np.minimum(product, 1.0, out=product))
 
 
 def _inverse_root(degree: Floats) -> Floats:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
-from komd.errors import InputError
 from komd.kernels.dot_product import Kernel
 from komd.kernels.matrix import DenseMatrix, ItemMatrix, SparseMatrix
 from komd.kernels.plan import Plan
+from komd.kernels.recipe import Recipe
+from komd.kernels.streamed import StreamedMatrix
 
 __all__ = ["kernel_matrix"]
 
@@ -35,27 +35,16 @@ def kernel_matrix(
 ) -> ItemMatrix:
     """K between items, from users' sorted compressed rows.
 
-    Entry (i, j) is `kernel.of_counts(|U_i ∩ U_j|, |U_i|, |U_j|)` rounded to float32 once; the diagonal of a kernel with
-    a unit diagonal is exactly 1, or 0 for an item nobody chose. The same for any number of threads.
-
-    With `user_weights` (one a user, > 0) the size of a set of users is what they weigh together: |U_i ∩ U_j| becomes
-    Σ_{v ∈ U_i ∩ U_j} weight_v, and |U_i| likewise, which keeps the meaning of every kernel (the cosine becomes that of
-    the weighted vectors). `degrees` (one an item) stand in for the sizes |U_i| where a method wants others.
+    The `Recipe` of `kernel`, `user_weights` and `degrees` says what an entry is; the diagonal of a kernel with a unit
+    diagonal is exactly 1, or 0 for an item nobody chose. The same for any number of threads. A streamed matrix is
+    computed whenever it is read, and keeps the rows it was given.
     """
-    if user_weights is not None:
-        user_weights = np.ascontiguousarray(user_weights, np.float64)
-        if user_weights.shape != (len(indptr) - 1,) or not (np.isfinite(user_weights) & (user_weights > 0)).all():
-            raise InputError(f"user_weights must be {len(indptr) - 1:,} finite numbers > 0, one for each user")
+    recipe = Recipe.of(kernel, indptr, indices, items, user_weights=user_weights, degrees=degrees)
+    if how.storage == "streamed":
+        return StreamedMatrix(recipe, indptr, indices)
     by_item = _by_item(indptr, indices, items)
-    if degrees is not None:
-        degree = np.asarray(degrees, np.float64)
-    elif user_weights is not None:
-        every = np.repeat(user_weights, np.diff(indptr))
-        degree = np.bincount(indices, weights=every, minlength=items).astype(np.float64, copy=False)
-    else:
-        degree = np.diff(by_item[0]).astype(np.float64)
     build = _dense if how.storage == "dense" else _sparse
-    return build(kernel, indptr, indices, by_item, user_weights, degree, threads)
+    return build(kernel, indptr, indices, by_item, recipe.user_weights, recipe.degree, threads)
 
 
 def _by_item(indptr: NDArray[np.int64], indices: NDArray[np.int32], items: int) -> Columns:
@@ -145,27 +134,24 @@ def _sparse(
             values[row_of == columns] = 1.0
         return np.diff(rows), columns, values
 
-    pieces = _even_blocks(work)
-    parts = list(pool.run(part, pieces, threads=threads, label="kernel", size=_items_of))
     row_indptr = np.zeros(items + 1, np.int64)
-    np.cumsum(np.concatenate([p[0] for p in parts]) if parts else [], out=row_indptr[1:])
-    columns = np.empty(row_indptr[-1], np.int32)
-    values = np.empty(row_indptr[-1], np.float32)
-    end = 0
-    while parts:  # each part is let go as soon as it is copied: never two whole copies in memory
-        _, part_columns, part_values = parts.pop(0)
-        columns[end : end + len(part_columns)] = part_columns
-        values[end : end + len(part_values)] = part_values
-        end += len(part_columns)
+    columns, values = np.empty(0, np.int32), np.empty(0, np.float32)
+    row = end = 0
+    pieces = pool.even_blocks(work, _SPARSE_WORK)
+    for lengths, part_columns, part_values in pool.run(part, pieces, threads=threads, label="kernel", size=_items_of):
+        # Parts come in order, and large arrays grow where they stand: K is never in memory twice.
+        stop = end + len(part_columns)
+        if stop > len(columns):
+            for array in (columns, values):
+                array.resize(stop + stop // 4, refcheck=False)
+        columns[end:stop], values[end:stop] = part_columns, part_values
+        np.cumsum(lengths, out=row_indptr[row + 1 : row + 1 + len(lengths)])
+        row_indptr[row + 1 : row + 1 + len(lengths)] += end
+        row, end = row + len(lengths), stop
+    for array in (columns, values):
+        array.resize(end, refcheck=False)
     return SparseMatrix(row_indptr, columns, values)
 
 
 def _items_of(block: tuple[int, int]) -> int:
     return block[1] - block[0]
-
-
-def _even_blocks(work: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Consecutive blocks of items of about equal work."""
-    cuts = np.searchsorted(np.cumsum(work), np.arange(_SPARSE_WORK, work.sum(), _SPARSE_WORK)) + 1
-    edges = np.unique(np.concatenate([[0], cuts, [len(work)]]))
-    return [(int(a), int(b)) for a, b in pairwise(edges)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,25 +11,29 @@ from numpy.typing import NDArray
 from komd.errors import InputError
 from komd.memory import budget, readable
 
-__all__ = ["Plan", "estimate_density", "plan"]
+__all__ = ["STORAGES", "Plan", "estimate_density", "expected_nonzeros", "plan", "storage_bytes"]
 
+STORAGES = ("dense", "sparse", "streamed")
 _SMALL = 4096  # items up to which dense is always right: 67 MB, and rows of it are read straight through
 _FULL = 0.2  # above this share of non-zeros dense rows are faster to add than sparse ones, though they weigh more
-_MARGIN = 2.5  # the density estimate may be that many times too low (docs/maths.md, "How full K will be")
+_MARGIN = 2.5  # the density estimate may be that many times too low (docs/sparsity.md)
+_SHARE = 0.5  # of the budget that a sparse K may take where the alternative is to stream it
+_STRIP = 64 << 20  # bytes of a strip of K with which streaming still works well
 _BINS = 512
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How to hold K, and why."""
+    """How to hold K, and why. `exact`: the density was counted, not estimated."""
 
     storage: str
     items: int
     density: float
     bytes: int
+    exact: bool = False
 
     def __str__(self) -> str:
-        share = f"about {100 * self.density:.2g} % full"
+        share = f"{'' if self.exact else 'about '}{100 * self.density:.2g} % full"
         return f"K: {self.items:,} items, {share} → {self.storage}, {readable(self.bytes)}"
 
 
@@ -37,29 +42,49 @@ def plan(
     activity: NDArray[np.int64],
     *,
     memory: str | int | None = None,
-    dense: bool = False,
+    storage: str | None = None,
+    measure: Callable[[], float] | None = None,
+    streams: bool = False,
 ) -> Plan:
     """Choose how to hold K for items and users of these degrees under a memory budget.
 
-    `dense=True` asks for the dense form whatever K looks like (CF-OMD needs it). Raises InputError, with the
-    numbers, when the choice cannot fit.
+    `storage` asks for one form whatever K looks like; `streams` says that the caller can do without K in memory.
+    `measure` finds the density of K better than `estimate_density` can, at some cost: it is called where the estimate,
+    which may be that far off, leaves open whether K fits. Raises InputError, with the numbers, when the choice cannot
+    fit.
     """
     m = len(popularity)
+    users, pairs = len(activity), int(activity.sum())
     density = estimate_density(popularity, activity)
     room = budget(memory)
-    dense_bytes = 4 * m * m
-    sparse_bytes = int(8 * density * m * m) + 8 * (m + 1)
-    if dense or ((m <= _SMALL or density >= _FULL) and dense_bytes <= room):
-        chosen = Plan("dense", m, density, dense_bytes)
-    else:
-        chosen = Plan("sparse", m, density, sparse_bytes)
-    if chosen.bytes > room:
+    at_most = storage_bytes(m, users, pairs, _MARGIN * density)["sparse"]
+    if measure and storage != "streamed" and at_most > _SHARE * room:
+        density = measure()
+    sizes = storage_bytes(m, users, pairs, density)
+    if storage is None:
+        if (m <= _SMALL or density >= _FULL) and sizes["dense"] <= room:
+            storage = "dense"
+        elif sizes["sparse"] <= _SHARE * room or not streams:
+            storage = "sparse"
+        else:
+            storage = "streamed"
+    if sizes[storage] > room:
         raise InputError(
-            f"the kernel between {m:,} items does not fit: {readable(dense_bytes)} dense, about "
-            f"{readable(sparse_bytes)} sparse (estimated {100 * density:.3g} % full), the budget is {readable(room)}"
-            "; raise memory=, or leave out the rarest items"
+            f"the kernel between {m:,} items does not fit {storage}: {readable(sizes['dense'])} dense, about "
+            f"{readable(sizes['sparse'])} sparse (estimated {100 * density:.3g} % full), "
+            f"{readable(sizes['streamed'])} streamed, the budget is {readable(room)}; raise memory=, "
+            "or leave out the rarest items"
         )
-    return chosen
+    return Plan(storage, m, density, sizes[storage])
+
+
+def storage_bytes(items: int, users: int, pairs: int, density: float) -> dict[str, int]:
+    """What K weighs in each form: every entry; each non-zero with its column; or the pairs by item and a strip."""
+    return {
+        "dense": 4 * items * items,
+        "sparse": int(8 * density * items * items) + 8 * (items + 1),
+        "streamed": 4 * pairs + 8 * (items + 2 * users) + min(_STRIP, 6 * items * items),
+    }
 
 
 def estimate_density(popularity: NDArray[np.int64], activity: NDArray[np.int64]) -> float:
@@ -81,6 +106,19 @@ def estimate_density(popularity: NDArray[np.int64], activity: NDArray[np.int64])
     meet = -np.expm1(-rate * values[:, None] * values[None, :])
     pairs = sizes @ meet @ sizes - sizes @ np.diag(meet)  # i ≠ j
     return float((pairs + d.size) / m**2)
+
+
+def expected_nonzeros(
+    rows: NDArray[np.int64], columns: NDArray[np.int64], activity: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """How many of the rows, items of these degrees, should meet each of the columns (the same estimate)."""
+    a = activity.astype(np.float64)
+    rate = float((a * (a - 1)).sum()) / max(float(a.sum()), 1.0) ** 2
+    values, sizes = _binned(rows[rows > 0].astype(np.float64))
+    degrees, place = np.unique(columns, return_inverse=True)
+    meet = -np.expm1(-rate * np.outer(degrees.astype(np.float64), values)) @ sizes
+    out: NDArray[np.float64] = np.minimum(meet + 1.0, float(len(rows)))[place]
+    return out
 
 
 def _binned(d: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

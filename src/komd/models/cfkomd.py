@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from komd import threads as pool
 from komd.errors import InputError, SolverError
 from komd.kernels.dot_product import Kernel, kernel_named
-from komd.kernels.gram import kernel_matrix
 from komd.kernels.matrix import ItemMatrix
-from komd.kernels.plan import plan
 from komd.models.catalogue import Catalogue
+from komd.models.counted import FromCounts, storage_word
 from komd.models.histories import Histories
-from komd.models.itembased import ItemBased
 from komd.models.parameters import at_least, one_of
 
 __all__ = ["CFKOMD", "Solution"]
 
+_SOLVED_TOGETHER = 256  # people whose problems a thread solves in one go
 _GATHERED = 4096  # longest history whose K_u is gathered whole: 134 MB of scratch a thread
 
 
@@ -45,7 +45,7 @@ class Solution:
     gap: float
 
 
-class CFKOMD(ItemBased):
+class CFKOMD(FromCounts):
     """Kernel-based collaborative filtering by optimising the margin distribution.
 
     For a history I_u the weights solve
@@ -65,6 +65,9 @@ class CFKOMD(ItemBased):
         same for everybody (off by at most 2 |I_u| / m in each component).
     tolerance
         KKT gap to which every problem is solved; an answer that misses it raises SolverError.
+    storage
+        How to hold K: "dense", "sparse", "streamed" (never held: computed again in strips whenever it is read), or None
+        for what is fastest within the memory budget.
 
     Examples
     --------
@@ -72,7 +75,7 @@ class CFKOMD(ItemBased):
     >>> data = komd.generate(users=200, items=60, activity=8, rng=0)
     >>> model = komd.CFKOMD(kernel="tanimoto").fit(data)
     >>> model
-    CFKOMD()
+    CFKOMD()  # K: 60 items, ... % full → dense, 14 kB
     >>> model.recommend("user-00042", n=3).to_arrow().column_names
     ['user_id', 'item_id', 'score', 'rank']
     """
@@ -84,15 +87,18 @@ class CFKOMD(ItemBased):
         regularization: float = 0.01,
         negatives: str = "exact",
         tolerance: float = 1e-8,
+        storage: str | None = None,
     ) -> None:
         kernel_named(kernel)
         at_least("regularization", regularization, 0)
         one_of("negatives", negatives, ("exact", "mean"))
         at_least("tolerance", tolerance, 0, open_end=True)
+        storage_word(storage)
         self.kernel = kernel
         self.regularization = regularization
         self.negatives = negatives
         self.tolerance = tolerance
+        self.storage = storage
 
     def _kernel(self) -> Kernel:
         return kernel_named(self.kernel)
@@ -100,10 +106,11 @@ class CFKOMD(ItemBased):
     def _build(
         self, catalogue: Catalogue, threads: int | None, memory: str | int | None
     ) -> tuple[ItemMatrix, NDArray[np.float64]]:
-        how = plan(catalogue.popularity.astype(np.int64), catalogue.histories.lengths, memory=memory)
-        rows = catalogue.histories
-        K = kernel_matrix(self._kernel(), rows.indptr, rows.indices, len(catalogue.order), how, threads=threads)
+        K = self._counted(catalogue, threads, memory)
         return K, K.sums()
+
+    def _counting(self, rows: Histories, items: int) -> tuple[Kernel, dict[str, Any]]:
+        return self._kernel(), {}
 
     def _weigh(self, histories: Histories) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         weights, offsets, _ = self._solve(histories)
@@ -113,6 +120,8 @@ class CFKOMD(ItemBased):
         """Weights and offsets as the scorer takes them, and KKT gaps."""
         from komd._core.solve import solve_users
 
+        if self._matrix.storage == "streamed":
+            return self._at_hand(histories)._solve(histories)
         weights = np.empty(len(histories.indices))
         offsets = np.empty(len(histories))
         gaps = np.empty(len(histories))
@@ -133,12 +142,49 @@ class CFKOMD(ItemBased):
             np.empty((2, longest), np.float32),
             np.empty(longest, np.int32),
         )
+        self._refuse(unsolved, gaps)
+        return weights, offsets, gaps
+
+    _needs_squares = True
+
+    def _weigh_gathered(
+        self, people: Histories, blocks: NDArray[np.float32], starts: NDArray[np.int64], threads: int | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        from komd._core.solve import solve_gathered
+
+        weights, offsets, gaps = np.empty(len(people.indices)), np.empty(len(people)), np.empty(len(people))
+
+        def solve(block: tuple[int, int]) -> int:
+            a, b = block
+            some = people.block(a, b)
+            longest = int(some.lengths.max(initial=0))
+            return solve_gathered(
+                blocks,
+                starts[a : b + 1],
+                self._S,
+                self.negatives == "exact",
+                float(self.regularization),
+                float(self.tolerance),
+                some.indptr,
+                some.indices,
+                weights[people.indptr[a] : people.indptr[b]],
+                offsets[a:b],
+                gaps[a:b],
+                np.empty((2, longest**2), np.float32),
+                np.empty((9, longest)),
+                np.empty(longest, np.int32),
+            )
+
+        pieces = pool.blocks(len(people), _SOLVED_TOGETHER)
+        self._refuse(sum(pool.run(solve, pieces, threads=threads)), gaps)
+        return weights, offsets
+
+    def _refuse(self, unsolved: int, gaps: NDArray[np.float64]) -> None:
         if unsolved:
             raise SolverError(
-                f"{unsolved} of {len(histories)} problems were not solved: the KKT gap is still {gaps.max():.3g}, "
+                f"{unsolved} of {len(gaps)} problems were not solved: the KKT gap is still {gaps.max():.3g}, "
                 f"asked for {self.tolerance:g}; use a larger tolerance or regularization"
             )
-        return weights, offsets, gaps
 
     def solve(self, user: Any = None, *, history: Any = None) -> Solution:
         """The solved problem of a known user, or of a stranger with this history."""

@@ -77,7 +77,7 @@ class CFOMD(Recommender):
                 f"{readable(budget(memory))}; use CFKOMD or ECFOMD, or raise memory="
             )
         rows = catalogue.histories
-        how = plan(catalogue.popularity.astype(np.int64), rows.lengths, memory=memory, dense=True)
+        how = plan(catalogue.popularity.astype(np.int64), rows.lengths, memory=memory, storage="dense")
         K = kernel_matrix(kernel_named(self.kernel), rows.indptr, rows.indices, m, how, threads=threads)
         assert isinstance(K, DenseMatrix)
         self._prepare(K.values)
@@ -115,7 +115,7 @@ class CFOMD(Recommender):
         leave the batch. A person who has everything has no negatives: their side of the problem is
         CF-KOMD's with q = 0, and they have nothing to be recommended; uniform weights stand in.
         """
-        from komd._core.solve import project_two_simplexes
+        from komd._core.project import project_two_simplexes
 
         m = len(self.catalogue.order)
         lengths = histories.lengths

@@ -18,11 +18,24 @@ class ECFOMD(CFKOMD):
     >>> import komd
     >>> data = komd.generate(users=200, items=60, activity=8, rng=0)
     >>> komd.ECFOMD(regularization=0.1).fit(data)
-    ECFOMD(regularization=0.1)
+    ECFOMD(regularization=0.1)  # K: 60 items, ... % full → dense, 14 kB
     """
 
-    def __init__(self, *, regularization: float = 0.01, negatives: str = "exact", tolerance: float = 1e-8) -> None:
-        super().__init__(kernel="linear", regularization=regularization, negatives=negatives, tolerance=tolerance)
+    def __init__(
+        self,
+        *,
+        regularization: float = 0.01,
+        negatives: str = "exact",
+        tolerance: float = 1e-8,
+        storage: str | None = None,
+    ) -> None:
+        super().__init__(
+            kernel="linear",
+            regularization=regularization,
+            negatives=negatives,
+            tolerance=tolerance,
+            storage=storage,
+        )
 
     def _kernel(self) -> Kernel:
         return Linear()

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
 from komd.kernels.asymmetric import AsymmetricCosine
-from komd.kernels.gram import kernel_matrix
-from komd.kernels.matrix import ItemMatrix
-from komd.kernels.plan import plan
-from komd.models.catalogue import Catalogue
-from komd.models.itembased import Neighbourhood
+from komd.kernels.dot_product import Kernel
+from komd.models.counted import CountedNeighbourhood, storage_word
+from komd.models.histories import Histories
 
 __all__ = ["MSDW"]
 
 
-class MSDW(Neighbourhood):
+class MSDW(CountedNeighbourhood):
     """The method that won the Million Song Dataset challenge: neighbours by asymmetric cosine, nothing to solve.
 
         M(i, j) = ( |U_i ∩ U_j| / (|U_j|^α |U_i|^(1−α)) )^locality        i in the history, j the candidate
@@ -29,6 +27,8 @@ class MSDW(Neighbourhood):
         candidates; at 1 by the share of the candidate's users who chose it, which favours rare ones; ½ is the cosine.
     locality
         The power of the similarity: above 1 the nearest neighbours count for more.
+    storage
+        How to hold M: see `CFKOMD`.
 
     Examples
     --------
@@ -36,18 +36,17 @@ class MSDW(Neighbourhood):
     >>> data = komd.generate(users=200, items=60, activity=8, rng=0)
     >>> model = komd.MSDW(alpha=0.15, locality=3).fit(data)
     >>> model
-    MSDW(alpha=0.15, locality=3)
+    MSDW(alpha=0.15, locality=3)  # K: 60 items, ... % full → dense, 14 kB
     >>> len(model.recommend("user-00042", n=3))
     3
     """
 
-    def __init__(self, *, alpha: float = 0.5, locality: float = 1.0) -> None:
+    def __init__(self, *, alpha: float = 0.5, locality: float = 1.0, storage: str | None = None) -> None:
         AsymmetricCosine(alpha=alpha, locality=locality)  # refuses what it cannot take
+        storage_word(storage)
         self.alpha = alpha
         self.locality = locality
+        self.storage = storage
 
-    def _neighbours(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
-        rows = catalogue.histories
-        how = plan(catalogue.popularity.astype(np.int64), rows.lengths, memory=memory)
-        kernel = AsymmetricCosine(alpha=self.alpha, locality=self.locality)
-        return kernel_matrix(kernel, rows.indptr, rows.indices, len(catalogue.order), how, threads=threads)
+    def _counting(self, rows: Histories, items: int) -> tuple[Kernel, dict[str, Any]]:
+        return AsymmetricCosine(alpha=self.alpha, locality=self.locality), {}

@@ -44,6 +44,11 @@ class Parameters:
         return type(self)(**self.get_params())
 
     def __repr__(self) -> str:
+        return self.text
+
+    @property
+    def text(self) -> str:
+        """The Python that makes this model, unfitted."""
         values = {name: _plain(value) for name, value in self.get_params().items()}
         changed = [f"{name}={values[name]!r}" for name, default in self._defaults().items() if values[name] != default]
         return f"{type(self).__name__}({', '.join(changed)})"

@@ -3,16 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from komd.models.histories import Histories
 
-__all__ = ["best_of_block", "rank_block", "users_per_block"]
+__all__ = ["TIES", "Question", "Ranked", "rank_block", "users_per_block"]
 
+TIES = {"half": 0.5, "strict": 0.0}
 _STRIP_BYTES = 2 << 20  # of scores held at a time: stays in the cache between scoring and ranking
 _MOST_USERS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is asked about people: their `n` best of these candidates (ascending numbers), and how targets stand.
+
+    With `targets`, one row of items a person, the area under the curve is measured as well: the share of pairs (target,
+    other item outside the history) in the right order, an equal pair counting `tie`.
+    """
+
+    n: int
+    candidates: NDArray[np.int32]
+    exclude_seen: bool = True
+    targets: Histories | None = None
+    tie: float = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """Lists of consecutive people, best first: items and scores (people × n), how many are filled, and areas."""
+
+    items: NDArray[np.int32]
+    scores: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    areas: NDArray[np.float64] | None = None
+
+    @property
+    def filled(self) -> NDArray[np.bool_]:
+        """Which places of the lists are taken."""
+        out: NDArray[np.bool_] = np.arange(self.items.shape[1]) < self.counts[:, None]
+        return out
 
 
 def users_per_block(items: int) -> int:
@@ -25,33 +58,25 @@ def users_per_block(items: int) -> int:
 
 
 def rank_block(
-    scores: NDArray[np.float64], candidates: NDArray[np.int32], n: int
-) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]]:
-    """The n best candidates of each row: (items, scores, counts), people × n; equal scores by lower number."""
-    from komd._core.topn import merge_top
-
-    n = min(n, len(candidates))
-    items = np.empty((len(scores), n), np.int32)
-    values = np.empty((len(scores), n))
-    counts = np.zeros(len(scores), np.int64)
-    if n:
-        merge_top(scores, candidates, 0, items, values, counts)
-    return items, values, counts
-
-
-def best_of_block(
-    score: Callable[[Histories], NDArray[np.float64]],
-    histories: Histories,
-    candidates: NDArray[np.int32],
-    n: int,
-    exclude_seen: bool,
-) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]]:
-    """Score a block of people and rank: ragged items and scores one after another, and how many each person got."""
-    from komd._core.topn import veil
+    score: Callable[[Histories], NDArray[np.float64]], histories: Histories, question: Question, first: int
+) -> Ranked:
+    """Score a block of people, the first of whom is person `first` of the question, and rank."""
+    from komd._core.ranks import area_under_curve
+    from komd._core.topn import push_top, sort_top, veil
 
     scores = score(histories)
-    if exclude_seen:
+    if question.exclude_seen:
         veil(histories.indptr, histories.indices, scores)
-    items, values, counts = rank_block(scores, candidates, n)
-    filled = np.arange(items.shape[1]) < counts[:, None]
-    return items[filled], values[filled], counts
+    people, n = len(histories), min(question.n, len(question.candidates))
+    items, values, counts = np.empty((people, n), np.int32), np.empty((people, n)), np.zeros(people, np.int64)
+    if n:
+        push_top(scores, question.candidates, 0, items, values, counts)
+        sort_top(items, values, counts)
+    areas = None
+    if question.targets is not None:
+        if not question.exclude_seen:
+            veil(histories.indptr, histories.indices, scores)
+        tested = question.targets.block(first, first + people)
+        areas = np.empty(people)
+        area_under_curve(scores, tested.indptr, tested.indices, question.tie, areas)  # spoils the scores
+    return Ranked(items, values, counts, areas)

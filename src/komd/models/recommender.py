@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -20,7 +20,7 @@ from komd.interactions.interactions import Interactions
 from komd.models.catalogue import Catalogue, OnUnknown
 from komd.models.histories import Histories
 from komd.models.parameters import Parameters, one_of
-from komd.models.ranking import best_of_block, users_per_block
+from komd.models.ranking import Question, Ranked, rank_block, users_per_block
 from komd.models.recommendations import Explanation, Recommendations
 
 __all__ = ["Recommender"]
@@ -111,6 +111,7 @@ class Recommender(Parameters, ABC):
         exclude: Iterable[Any] | None = None,
         on_unknown: OnUnknown = "error",
         threads: int | None = None,
+        memory: str | int | None = None,
     ) -> Recommendations:
         """The n best items for known people, for strangers, or for everybody.
 
@@ -131,42 +132,13 @@ class Recommender(Parameters, ABC):
             "error" raises UnknownIdError naming the id; "skip" passes over it and counts it in the result.
         threads
             How many threads to use.
+        memory
+            The budget where the item-item matrix is streamed, such as "8GB"; 60 % of what is free by default.
         """
-        catalogue = self.catalogue
-        one_of("on_unknown", on_unknown, ("error", "skip"))
-        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-            raise InputError(f"n must be a whole number of at least 1, got {n!r}")
-        people, rows, skipped = self._people(users, histories, on_unknown)
-        candidates, passed = self._candidates(items, exclude, on_unknown)
+        people, rows, question, skipped = self._asked(users, n, histories, exclude_seen, items, exclude, on_unknown)
         empty = np.flatnonzero(rows.lengths == 0)
-        if empty.size:
-            warnings.warn(
-                f"{empty.size:,} of {len(rows):,} people have no history: they are served by popularity",
-                FallbackWarning,
-                stacklevel=2,
-            )
-
-        def best(block: tuple[int, int]) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]]:
-            return best_of_block(self._scores_of, rows.block(*block), candidates, int(n), exclude_seen)
-
-        pieces = pool.blocks(len(rows), self._users_per_block())
-        parts = list(pool.run(best, pieces, threads=threads, label="recommend", size=lambda b: b[1] - b[0]))
-        numbers, scores, counts = (
-            ((np.concatenate(column) if len(column) > 1 else column[0]) for column in zip(*parts, strict=True))
-            if parts
-            else (np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64))
-        )
-        start = np.cumsum(counts) - counts
-        rank = np.arange(1, len(numbers) + 1) - np.repeat(start, counts)
-        table = pa.table(
-            {
-                "user_id": people.take(pa.array(np.repeat(np.arange(len(rows)), counts))),
-                "item_id": catalogue.item_ids(numbers),
-                "score": scores,
-                "rank": rank.astype(np.int32),
-            }
-        )
-        return Recommendations(table, people.take(pa.array(empty)).to_pylist(), skipped + passed)
+        parts = list(self._ranked(rows, question, threads=threads, memory=memory, label="recommend"))
+        return Recommendations(self._table(people, parts), people.take(pa.array(empty)).to_pylist(), skipped)
 
     def explain(self, user: Any = None, item: Any = None, *, history: Iterable[Any] | None = None) -> Explanation:
         """Why `item` gets its score for a known user, or for a stranger with this history (item ids)."""
@@ -231,7 +203,7 @@ class Recommender(Parameters, ABC):
             "history_indices": catalogue.histories.indices,
         }
         ids = {"users": catalogue.users.values, "items": catalogue.items.values}
-        store.save(Path(path), model=repr(self), arrays=arrays | self._arrays(), ids=ids)
+        store.save(Path(path), model=self.text, arrays=arrays | self._arrays(), ids=ids)
 
     # ---- inside -----------------------------------------------------------------------------------------------
 
@@ -251,6 +223,63 @@ class Recommender(Parameters, ABC):
         self._score(histories, scores)
         scores[histories.lengths == 0] = self.catalogue.popularity
         return scores
+
+    def _asked(
+        self,
+        users: Any,
+        n: int,
+        histories: Any,
+        exclude_seen: bool,
+        items: Iterable[Any] | None,
+        exclude: Iterable[Any] | None,
+        on_unknown: OnUnknown,
+    ) -> tuple[pa.Array, Histories, Question, int]:
+        """Who asks, with what history, what for; and how many unknown ids were skipped."""
+        one_of("on_unknown", on_unknown, ("error", "skip"))
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+            raise InputError(f"n must be a whole number of at least 1, got {n!r}")
+        people, rows, skipped = self._people(users, histories, on_unknown)
+        candidates, passed = self._candidates(items, exclude, on_unknown)
+        empty = int(np.count_nonzero(rows.lengths == 0))
+        if empty:
+            warnings.warn(
+                f"{empty:,} of {len(rows):,} people have no history: they are served by popularity",
+                FallbackWarning,
+                stacklevel=3,
+            )
+        return people, rows, Question(int(n), candidates, exclude_seen), skipped + passed
+
+    def _table(self, people: pa.Array, parts: list[Ranked]) -> pa.Table:
+        """The lists of these people, one row an item."""
+        numbers = np.concatenate([np.zeros(0, np.int32), *(part.items[part.filled] for part in parts)])
+        scores = np.concatenate([np.zeros(0), *(part.scores[part.filled] for part in parts)])
+        counts = np.concatenate([np.zeros(0, np.int64), *(part.counts for part in parts)])
+        rank = np.arange(1, len(numbers) + 1) - np.repeat(np.cumsum(counts) - counts, counts)
+        return pa.table(
+            {
+                "user_id": people.take(pa.array(np.repeat(np.arange(len(counts)), counts))),
+                "item_id": self.catalogue.item_ids(numbers),
+                "score": scores,
+                "rank": rank.astype(np.int32),
+            }
+        )
+
+    def _ranked(
+        self,
+        rows: Histories,
+        question: Question,
+        *,
+        threads: int | None = None,
+        memory: str | int | None = None,
+        label: str = "",
+    ) -> Iterator[Ranked]:
+        """The answers for all these people, block after block: the one way to lists and measures."""
+
+        def answer(block: tuple[int, int]) -> Ranked:
+            return rank_block(self._scores_of, rows.block(*block), question, block[0])
+
+        pieces = pool.blocks(len(rows), self._users_per_block())
+        return pool.run(answer, pieces, threads=threads, label=label, size=lambda b: b[1] - b[0])
 
     def _people(self, users: Any, histories: Any, on_unknown: OnUnknown) -> tuple[pa.Array, Histories, int]:
         """Whom to serve: their ids, their histories, and how many unknown ids were skipped."""

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from komd.kernels.asymmetric import CoOccurrence
-from komd.kernels.gram import kernel_matrix
-from komd.kernels.matrix import ItemMatrix
-from komd.kernels.plan import plan
-from komd.models.catalogue import Catalogue
-from komd.models.itembased import Neighbourhood
+from komd.kernels.dot_product import Kernel
+from komd.models.counted import CountedNeighbourhood, storage_word
+from komd.models.histories import Histories
 from komd.models.parameters import at_least
 
 __all__ = ["RP3Beta"]
 
 
-class RP3Beta(Neighbourhood):
+class RP3Beta(CountedNeighbourhood):
     """A random walk person → item → person → item, re-ranked (Paudel, Christoffel, Newell & Bernstein, 2017).
 
     From an item the walk goes to one of its d_i people, from a person v to one of their a_v items, all equally likely:
@@ -35,6 +35,8 @@ class RP3Beta(Neighbourhood):
         Power of the probabilities: above 1 the likely ways count for more, below 1 for less.
     beta
         How much of the candidate's popularity is taken off; 0 is P3α, and with α = 1 the plain walk.
+    storage
+        How to hold M: see `CFKOMD`.
 
     Examples
     --------
@@ -42,28 +44,20 @@ class RP3Beta(Neighbourhood):
     >>> data = komd.generate(users=200, items=60, activity=8, rng=0)
     >>> model = komd.RP3Beta(beta=0.4).fit(data)
     >>> model
-    RP3Beta(beta=0.4)
+    RP3Beta(beta=0.4)  # K: 60 items, ... % full → dense, 14 kB
     >>> len(model.recommend("user-00042", n=3))
     3
     """
 
-    def __init__(self, *, alpha: float = 0.6, beta: float = 0.6) -> None:
+    def __init__(self, *, alpha: float = 0.6, beta: float = 0.6, storage: str | None = None) -> None:
         at_least("alpha", alpha, 0)
         at_least("beta", beta, 0)
+        storage_word(storage)
         self.alpha = alpha
         self.beta = beta
+        self.storage = storage
 
-    def _neighbours(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
-        rows = catalogue.histories
-        popularity, activity = catalogue.popularity, rows.lengths
-        how = plan(popularity.astype(np.int64), activity, memory=memory)
-        return kernel_matrix(
-            CoOccurrence(history=self.alpha, candidate=self.beta),
-            rows.indptr,
-            rows.indices,
-            len(popularity),
-            how,
-            user_weights=np.maximum(activity, 1) ** -float(self.alpha),  # people without items walk nowhere
-            degrees=popularity,
-            threads=threads,
-        )
+    def _counting(self, rows: Histories, items: int) -> tuple[Kernel, dict[str, Any]]:
+        weights = np.maximum(rows.lengths, 1) ** -float(self.alpha)  # people without items walk nowhere
+        popularity = np.bincount(rows.indices, minlength=items).astype(np.float64)
+        return CoOccurrence(history=self.alpha, candidate=self.beta), {"user_weights": weights, "degrees": popularity}

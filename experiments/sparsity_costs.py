@@ -1,0 +1,74 @@
+"""Predicted against actual: bytes and seconds of K, dense and sparse, on data of different shapes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from experiments.places import keep, markdown
+from experiments.sparsity_table import DATA, interactions, title
+from komd.kernels.cost import costs, machine_speed
+from komd.kernels.density import exact_density, work_of
+from komd.kernels.dot_product import Tanimoto
+from komd.kernels.gram import kernel_matrix
+from komd.kernels.plan import Plan
+from komd.models.catalogue import Catalogue
+
+DENSE = 20_000  # items up to which the dense form is built
+REPEATS = 3  # the best counts
+
+
+def run() -> dict[str, Any]:
+    results: dict[str, Any] = {}
+    for name in DATA:
+        data = interactions(name)
+        if data is None:
+            continue
+        rows = Catalogue.of(data).histories
+        users, items = data.shape
+        density = exact_density(data.indptr, data.indices, items).value
+        results[name] = {}
+        machine_speed.cache_clear()  # the machine may be busier or idler than it was
+        for cost in costs(users, items, data.pairs, work_of(data.activity), density)[:2]:
+            if cost.storage == "dense" and items > DENSE:
+                continue
+            spent = []
+            for _ in range(REPEATS):
+                start = time.perf_counter()
+                built = kernel_matrix(
+                    Tanimoto(), rows.indptr, rows.indices, items, Plan(cost.storage, items, density, 0)
+                )
+                spent.append(time.perf_counter() - start)
+                weighs = built.bytes
+                del built
+            results[name][cost.storage] = {
+                "bytes": [cost.bytes, weighs],
+                "seconds": [cost.seconds, min(spent)],
+            }
+        keep("sparsity_costs", results)
+    return results
+
+
+def table(results: dict[str, Any]) -> str:
+    rows = []
+    for name, held in results.items():
+        for storage, row in held.items():
+            (said, is_), (guess, took) = row["bytes"], row["seconds"]
+            rows.append(
+                [
+                    title(name),
+                    storage,
+                    f"{said / 1e6:,.1f}",
+                    f"{is_ / 1e6:,.1f}",
+                    f"{said / is_:.3f}",
+                    f"{guess:.3f}",
+                    f"{took:.3f}",
+                    f"{guess / took:.2f}",
+                ]
+            )
+    head = ["data set", "held", "MB predicted", "actual", "ratio", "seconds predicted", "actual", "ratio"]
+    return markdown(head, rows)
+
+
+if __name__ == "__main__":
+    print(table(run()))

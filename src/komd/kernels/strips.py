@@ -1,0 +1,113 @@
+"""Strips of columns of an item-item matrix, made one after another in the same arrays."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from komd import threads as pool
+from komd.kernels.recipe import Recipe
+
+__all__ = ["WIDEST", "Strip", "Workplace"]
+
+WIDEST = 4096  # columns of a strip at most: a person's scores of it stay in the cache
+_CHUNK = 1 << 20  # entries counted by a thread before they are turned into values
+
+
+@dataclass
+class Strip:
+    """Columns first..last of K, for some rows (`_core/stream.py` says how it is laid out)."""
+
+    first: int
+    last: int
+    row_of: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    named: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    columns: NDArray[np.uint16]
+    values: NDArray[np.float32]
+
+
+class Workplace:
+    """Where strips are made: arrays that are filled again and again."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        by_item: tuple[NDArray[np.int64], NDArray[np.int32]],
+        user_items: NDArray[np.int32],
+        rows: NDArray[np.int32],
+        room: int,
+    ) -> None:
+        self._recipe, self._by_item, self._user_items, self._rows = recipe, by_item, user_items, rows
+        self._scratch = threading.local()
+        self._lock = threading.Lock()
+        self._starts, self._named, self._lengths = (np.zeros(len(rows), np.int64) for _ in range(3))
+        most = max(1, min(room // 6, len(rows) * min(WIDEST, len(recipe.degree))))
+        self._values, self._columns = np.empty(most, np.float32), np.empty(most, np.uint16)
+
+    def strip(self, first: int, last: int, row_of: NDArray[np.int32]) -> Strip:
+        """What was filled last."""
+        return Strip(first, last, row_of, self._starts, self._named, self._lengths, self._columns, self._values)
+
+    def fill(self, first: int, last: int, segments: NDArray[np.int64], threads: int | None) -> None:
+        """Count all rows in columns first..last and keep their values."""
+        from komd._core.stream import count_strip, keep_names
+
+        recipe, width = self._recipe, last - first
+        left, right = recipe.factors
+        end = [0, 0]  # of values, of columns
+
+        def part(block: tuple[int, int]) -> None:
+            a, b = block
+            columns, products, counter = self._buffers(width)
+            lengths, rows = self._lengths[a:b], self._rows[a:b]
+            size = count_strip(
+                *self._by_item,
+                segments,
+                self._user_items,
+                rows,
+                first,
+                left,
+                right,
+                counter[:width],
+                lengths,
+                columns,
+                products,
+                recipe.user_weights,
+            )
+            if recipe.by_product:
+                values = recipe.kernel.of_product(products[:size]).astype(np.float32)
+            else:
+                names = columns[:size].astype(np.int32) + np.int32(first)
+                values = recipe.values(products[:size], np.repeat(rows, lengths), names)
+            inside = np.cumsum(lengths) - lengths
+            with self._lock:  # a memory copy, short beside the counting
+                if end[0] + size > len(self._values):
+                    self._values = np.concatenate(
+                        [self._values, np.empty(max(size, len(self._values) // 2), np.float32)]
+                    )
+                if end[1] + size > len(self._columns):
+                    more = np.empty(max(size, len(self._columns) // 2), np.uint16)
+                    self._columns = np.concatenate([self._columns, more])
+                self._values[end[0] : end[0] + size] = values
+                self._starts[a:b] = inside + end[0]
+                end[1] = keep_names(lengths, width, columns, self._named[a:b], self._columns, end[1])
+                end[0] += size
+
+        pieces = pool.blocks(len(self._rows), max(1, _CHUNK // width))
+        for _ in pool.run(part, pieces, threads=threads):
+            pass
+
+    def _buffers(self, width: int) -> tuple[NDArray[np.uint16], NDArray[np.float64], NDArray[np.generic]]:
+        scratch = self._scratch
+        rows = max(1, _CHUNK // width)
+        if not hasattr(scratch, "size") or scratch.size < rows * width + 1:
+            scratch.size = max(rows * width, _CHUNK) + 1
+            scratch.columns = np.empty(scratch.size, np.uint16)
+            scratch.products = np.empty(scratch.size)
+            scratch.counter = np.zeros(max(WIDEST, width), self._recipe.number)
+        return scratch.columns, scratch.products, scratch.counter

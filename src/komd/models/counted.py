@@ -1,0 +1,140 @@
+"""Item-based models whose matrix is made of counts: it may be held dense or sparse, or streamed."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from komd.kernels.density import sampled_density
+from komd.kernels.dot_product import Kernel
+from komd.kernels.gram import kernel_matrix
+from komd.kernels.matrix import ItemMatrix
+from komd.kernels.plan import STORAGES, Plan, plan
+from komd.kernels.streamed import StreamedMatrix
+from komd.models.catalogue import Catalogue
+from komd.models.histories import Histories
+from komd.models.itembased import ItemBased, Neighbourhood
+from komd.models.parameters import one_of
+from komd.models.ranking import Question, Ranked
+from komd.models.recommender import Arrays
+from komd.models.streaming import rank_streamed, room_for
+
+__all__ = ["CountedNeighbourhood", "FromCounts", "storage_word"]
+
+_AT_HAND = 0.3  # of the room: rows of a streamed matrix that may be held at once for a short request
+
+
+def storage_word(storage: str | None) -> None:
+    """Refuse a storage that there is not."""
+    if storage is not None:
+        one_of("storage", storage, STORAGES)
+
+
+class FromCounts(ItemBased):
+    """An item-based model that needs of its data only how often items were chosen together."""
+
+    storage: str | None
+    _held: Plan | None = None
+    _needs_squares = False
+    """Whether weights take the matrix between a person's own items."""
+
+    @abstractmethod
+    def _counting(self, rows: Histories, items: int) -> tuple[Kernel, dict[str, Any]]:
+        """The kernel of the counts, and how users and items count (`user_weights`, `degrees` of `kernel_matrix`)."""
+
+    def _weigh_gathered(
+        self, people: Histories, blocks: NDArray[np.float32], starts: NDArray[np.int64], threads: int | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """`_weigh` where the matrix between everybody's own items has been gathered."""
+        raise NotImplementedError
+
+    def _counted(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
+        rows, m = catalogue.histories, len(catalogue.order)
+        popularity = catalogue.popularity.astype(np.int64)
+
+        def measure() -> float:
+            return sampled_density(rows.indptr, rows.indices, m, threads=threads).value
+
+        how = plan(popularity, rows.lengths, memory=memory, storage=self.storage, measure=measure, streams=True)
+        kernel, options = self._counting(rows, m)
+        matrix = kernel_matrix(kernel, rows.indptr, rows.indices, m, how, threads=threads, **options)
+        self._held = how if how.storage == "streamed" else None
+        return matrix
+
+    @property
+    def held(self) -> Plan:
+        """How the matrix is held: its storage, how full it is, and what it weighs."""
+        catalogue = self.catalogue
+        if self._held is None:
+            matrix = self._matrix
+            if isinstance(matrix, StreamedMatrix):
+                popularity = catalogue.popularity.astype(np.int64)
+                self._held = plan(popularity, catalogue.histories.lengths, storage="streamed")
+            else:
+                share = matrix.nonzeros / matrix.items**2
+                self._held = Plan(matrix.storage, matrix.items, share, matrix.bytes, exact=True)
+        return self._held
+
+    def __repr__(self) -> str:
+        return self.text if self._catalogue is None else f"{self.text}  # {self.held}"
+
+    def _at_hand(self, histories: Histories) -> Self:
+        """This model with the rows that these people need in memory."""
+        if not isinstance(self._matrix, StreamedMatrix):
+            return self
+        near = copy.copy(self)
+        near._matrix = self._matrix.rows(np.unique(histories.indices))
+        return near
+
+    def _score(self, histories: Histories, scores: NDArray[np.float64]) -> None:
+        near = self._at_hand(histories)
+        super(FromCounts, near)._score(histories, scores)
+
+    def _explain(
+        self, history: Histories, item: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float32], NDArray[np.float64], float]:
+        near = self._at_hand(history)
+        return super(FromCounts, near)._explain(history, item)
+
+    def _ranked(
+        self,
+        rows: Histories,
+        question: Question,
+        *,
+        threads: int | None = None,
+        memory: str | int | None = None,
+        label: str = "",
+    ) -> Iterator[Ranked]:
+        matrix = self._matrix
+        if not isinstance(matrix, StreamedMatrix):
+            return super()._ranked(rows, question, threads=threads, memory=memory, label=label)
+        needed = int(matrix.row_bounds(np.unique(rows.indices)).sum())
+        if 8 * needed <= _AT_HAND * room_for(memory):
+            return super(FromCounts, self._at_hand(rows))._ranked(
+                rows, question, threads=threads, memory=memory, label=label
+            )
+        return rank_streamed(self, matrix, rows, question, threads=threads, memory=memory, label=label)
+
+    def _restore(self, arrays: Arrays) -> None:
+        self._held = None
+        if any(name.startswith("matrix") for name in arrays):
+            super()._restore(arrays)
+        else:
+            rows = Histories(arrays["history_indptr"], arrays["history_indices"])  # type: ignore[arg-type]
+            m = len(arrays["order"])
+            kernel, options = self._counting(rows, m)
+            how = Plan("streamed", m, 0.0, 0)
+            self._matrix = kernel_matrix(kernel, rows.indptr, rows.indices, m, how, **options)
+            self._S = arrays["S"]  # type: ignore[assignment]
+
+
+class CountedNeighbourhood(FromCounts, Neighbourhood):
+    """One in which every item of a history has the same say."""
+
+    def _neighbours(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
+        return self._counted(catalogue, threads, memory)

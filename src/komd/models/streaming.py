@@ -1,0 +1,197 @@
+"""Ranking many people when the item-item matrix is too large to hold: strip by strip, each strip read by everybody.
+
+Two passes over K. In the first every row that somebody has is counted once, and what people need of it is put aside:
+the small matrix of each person's own problem, and K between their items and their targets. Then the problems are
+solved. In the second pass K comes in strips of columns; each person's scores of a strip go into their running list, and
+the strip is forgotten. Where not all the people fit the memory at once they come in groups, each with its own passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from komd import threads as pool
+from komd.kernels.streamed import StreamedMatrix
+from komd.kernels.strips import Strip
+from komd.memory import budget, resident
+from komd.models.histories import Histories
+from komd.models.ranking import Question, Ranked
+from komd.progress import progress
+
+if TYPE_CHECKING:
+    from komd.models.counted import FromCounts
+
+__all__ = ["rank_streamed", "room_for"]
+
+_LEAST_ROOM = 96 << 20  # bytes to work with, whatever the budget: less would take for ever
+_STRIP_SHARE, _PEOPLE_SHARE = 0.3, 0.5  # of that room
+_LARGEST_STRIP = 1 << 29  # bytes; more makes nothing faster
+_TOGETHER = 64  # people whose scores of a strip are worked on at a time
+
+
+def room_for(memory: str | int | None) -> int:
+    """Bytes that may still be used: the budget less what the process has already, or the budget of what is free."""
+    return max(_LEAST_ROOM, budget(memory) - (resident() if memory is not None else 0))
+
+
+def rank_streamed(
+    model: FromCounts,
+    matrix: StreamedMatrix,
+    rows: Histories,
+    question: Question,
+    *,
+    threads: int | None,
+    memory: str | int | None,
+    label: str,
+) -> Iterator[Ranked]:
+    """The answers for all people, group after group."""
+    matrix.prepare()  # before the rest of the room is shared out
+    room = room_for(memory)
+    tested = question.targets.lengths if question.targets is not None else np.zeros(len(rows), np.int64)
+    kept = rows.lengths if model._needs_squares else np.zeros(len(rows), np.int64)
+    sizes = 4 * rows.lengths * (kept + tested) + 12 * min(question.n, len(question.candidates)) + 64
+    groups = pool.even_blocks(sizes.astype(np.int64), max(1, int(_PEOPLE_SHARE * room)))
+    strip_room = min(int(_STRIP_SHARE * room), _LARGEST_STRIP)
+    with progress(label, len(rows)) as advance:
+        for first, last in groups:
+            yield _Group(model, matrix, rows.block(first, last), question, first, threads).ranked(strip_room, advance)
+
+
+class _Group:
+    """People who are ranked together."""
+
+    def __init__(
+        self,
+        model: FromCounts,
+        matrix: StreamedMatrix,
+        people: Histories,
+        question: Question,
+        first: int,
+        threads: int | None,
+    ) -> None:
+        self._model, self._matrix, self._people = model, matrix, people
+        self._question, self._threads = question, threads
+        targets = question.targets
+        self._targets = targets.block(first, first + len(people)) if targets is not None else None
+        self._popular = model.catalogue.popularity
+        self._weights, self._offsets, self._tested = self._first_pass()
+
+    def _first_pass(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Weights, offsets, and the scores of the targets, ascending for each person."""
+        from komd._core.stream import score_targets
+
+        model, people, targets = self._model, self._people, self._targets
+        squares = model._needs_squares
+        if not squares and targets is None:
+            return (*model._weigh(people), np.zeros(0))
+        wanted = _joined(people, targets) if squares and targets is not None else (people if squares else targets)
+        assert wanted is not None
+        blocks, starts = self._matrix.gather(
+            people.indptr, people.indices, wanted.indptr, wanted.indices, threads=self._threads
+        )
+        if squares:
+            weights, offsets = model._weigh_gathered(people, blocks, starts, self._threads)
+        else:
+            weights, offsets = model._weigh(people)
+        if targets is None:
+            return weights, offsets, np.zeros(0)
+        tested = np.empty(len(targets.indices))
+        score_targets(
+            blocks,
+            starts,
+            squares,
+            model._S,
+            people.indptr,
+            weights,
+            offsets,
+            targets.indptr,
+            targets.indices,
+            tested,
+        )
+        owner = np.repeat(np.arange(len(people)), targets.lengths)
+        without = (people.lengths == 0)[owner]
+        tested[without] = self._popular[targets.indices[without]]
+        return weights, offsets, tested[np.lexsort((tested, owner))]
+
+    def ranked(self, room: int, advance: Callable[[float], None]) -> Ranked:
+        """The second pass."""
+        from komd._core.topn import sort_top
+
+        people, targets, question = self._people, self._targets, self._question
+        size, n = len(people), min(question.n, len(question.candidates))
+        found = Ranked(np.empty((size, n), np.int32), np.empty((size, n)), np.zeros(size, np.int64), np.zeros(size))
+        seen, met = people.indptr[:-1].copy(), (targets or people).indptr[:-1].copy()
+        pieces = pool.blocks(size, _TOGETHER)
+        for strip in self._matrix.strips(np.unique(people.indices), room=room, threads=self._threads):
+            work = partial(self._use, strip, found, seen, met)
+            for _ in pool.run(work, pieces, threads=self._threads):
+                pass
+            advance(size * (strip.last - strip.first) / self._matrix.items)
+        if n:
+            sort_top(found.items, found.scores, found.counts)
+        if targets is None or found.areas is None:
+            return replace(found, areas=None)
+        others = self._matrix.items - people.lengths - targets.lengths
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return replace(found, areas=found.areas / (targets.lengths * others))
+
+    def _use(
+        self, strip: Strip, found: Ranked, seen: NDArray[np.int64], met: NDArray[np.int64], block: tuple[int, int]
+    ) -> None:
+        """Add a strip to what was found for a block of people; `areas` collects the pairs in the right order.
+
+        `seen` and `met` say how far each person's history and targets have been used.
+        """
+        from komd._core.ranks import add_won
+        from komd._core.stream import score_strip
+        from komd._core.topn import push_top, veil_strip
+
+        question, targets = self._question, self._targets
+        a, b = block
+        first, last = strip.first, strip.last
+        indptr, indices = self._people.indptr[a : b + 1], self._people.indices
+        scores = np.empty((b - a, last - first))
+        score_strip(
+            strip.row_of,
+            strip.starts,
+            strip.named,
+            strip.lengths,
+            strip.columns,
+            strip.values,
+            self._model._S[first:last],
+            indptr,
+            indices,
+            self._weights,
+            self._offsets[a:b],
+            scores,
+        )
+        scores[np.diff(indptr) == 0] = self._popular[first:last]
+        if question.exclude_seen:
+            veil_strip(indptr, indices, first, seen[a:b], scores)
+        if found.items.shape[1]:
+            low, high = np.searchsorted(question.candidates, [first, last])
+            candidates = question.candidates[low:high]
+            push_top(scores, candidates, first, found.items[a:b], found.scores[a:b], found.counts[a:b])
+        if targets is not None and found.areas is not None:
+            if not question.exclude_seen:
+                veil_strip(indptr, indices, first, seen[a:b], scores)
+            veil_strip(targets.indptr[a : b + 1], targets.indices, first, met[a:b], scores)
+            add_won(scores, targets.indptr[a : b + 1], self._tested, question.tie, found.areas[a:b])
+
+
+def _joined(people: Histories, targets: Histories) -> Histories:
+    """Each person's items, then their targets (not in order: only to be gathered)."""
+    lengths = people.lengths + targets.lengths
+    indptr = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=indptr[1:])
+    indices = np.empty(indptr[-1], np.int32)
+    for rows, start in ((people, indptr[:-1]), (targets, indptr[:-1] + people.lengths)):
+        place = np.arange(len(rows.indices)) + np.repeat(start - rows.indptr[:-1], rows.lengths)
+        indices[place] = rows.indices
+    return Histories(indptr, indices)

@@ -1,0 +1,210 @@
+"""The addresses under /v1."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Path, Query, Response
+from fastapi.params import Depends as Dependency
+from pydantic import BaseModel, BeforeValidator
+
+from komd.errors import KomdError
+from komd.serve.bench import Bench
+from komd.serve.events import StoreError
+from komd.serve.guard import decoded
+from komd.serve.metrics import CONTENT_TYPE, Metrics
+from komd.serve.schemas import (
+    LIMITS,
+    Ask,
+    Batch,
+    BatchAnswer,
+    Curve,
+    EventsKept,
+    Forgotten,
+    Health,
+    Identifier,
+    Item,
+    Items,
+    Model,
+    People,
+    Person,
+    PostedEvents,
+    Problem,
+    Recommendations,
+    SimilarItems,
+)
+from komd.serve.service import Service
+
+__all__ = ["router"]
+
+UserId = Annotated[Identifier, BeforeValidator(decoded), Path(description="Id of a person.")]
+ItemId = Annotated[Identifier, BeforeValidator(decoded), Path(description="Id of an item.")]
+Length = Annotated[int, Query(ge=1, le=LIMITS.n, description="How many at most.")]
+Few = Annotated[int, Query(ge=1, le=100, description="How many at most.")]
+Typed = Annotated[str, Query(max_length=200, description="What was typed so far.")]
+
+_WORDS = {
+    400: "Not JSON",
+    401: "No token, or a wrong one",
+    403: "A page of another site asks",
+    404: "Not known",
+    408: "The body came too slowly",
+    409: "The new model cannot be used; the old one stays",
+    413: "The body is too long",
+    421: "Asked for by a name that is not this machine's",
+    422: "Something in the question is wrong, in words",
+    503: "The store or the threads are busy or away; try again",
+}
+_ALWAYS = (401, 403, 421, 422, 503)
+
+
+def _problems(*also: int) -> dict[int | str, dict[str, Any]]:
+    return {code: {"model": Problem, "description": _WORDS[code]} for code in sorted({*_ALWAYS, *also})}
+
+
+_BODY = (400, 408, 413)
+
+
+def _json(answer: BaseModel) -> Response:
+    """An answer as bytes; made in the thread that computed it."""
+    return Response(answer.model_dump_json(), media_type="application/json")
+
+
+def router(service: Service, bench: Bench, metrics: Metrics, guards: list[Dependency]) -> APIRouter:
+    """The API of a service."""
+    api = APIRouter(prefix="/v1", responses=_problems(), dependencies=guards)
+
+    async def answer(work: Callable[[], BaseModel | None], missing: str = "") -> Response:
+        def whole() -> Response | None:
+            found = work()
+            return None if found is None else _json(found)
+
+        made = await bench.run(whole)
+        if made is None:
+            raise HTTPException(404, missing)
+        return made
+
+    # ---- recommending -----------------------------------------------------------------------------------------
+
+    @api.post("/recommend", response_model=Recommendations, responses=_problems(*_BODY), tags=["recommend"])
+    async def recommend(ask: Ask) -> Response:
+        """The best items for a user id or for a history."""
+        return await answer(lambda: service.recommend(ask))
+
+    @api.post("/recommend/batch", response_model=BatchAnswer, responses=_problems(*_BODY), tags=["recommend"])
+    async def recommend_batch(batch: Batch) -> Response:
+        """Several lists at once, by one model."""
+        return await answer(lambda: BatchAnswer(answers=service.recommend_all(batch.requests)))
+
+    @api.get("/users/{user_id}/recommendations", response_model=Recommendations, tags=["recommend"])
+    async def recommend_user(
+        user_id: UserId,
+        n: Annotated[int, Query(ge=1, le=LIMITS.explained, description="Length of the list.")] = 10,
+        exclude_seen: bool = True,
+        explain: bool = False,
+    ) -> Response:
+        """The best items for a user id: the short form of /v1/recommend."""
+        ask = Ask(user_id=user_id, n=n, exclude_seen=exclude_seen, explain=explain)
+        return await answer(lambda: service.recommend(ask))
+
+    # ---- people -----------------------------------------------------------------------------------------------
+
+    @api.post("/events", response_model=EventsKept, responses=_problems(*_BODY), tags=["people"])
+    async def post_events(posted: PostedEvents) -> Response:
+        """Keep what people chose. When this answers, it is on the disk and part of their next recommendation."""
+        pairs = [(event.user_id, event.item_id) for event in posted.events]
+        written, kept = await bench.run(service.keep, pairs)
+        kept.new = await asyncio.wrap_future(written)
+        metrics.events.inc(kept.new)
+        return _json(kept)
+
+    @api.get("/users", response_model=People, tags=["people"])
+    async def users(prefix: Annotated[str, Query(max_length=LIMITS.identifier)] = "", n: Few = 20) -> Response:
+        """Ids of people that begin so."""
+        if "\x00" in prefix:
+            return _json(People(users=[]))
+        return await answer(lambda: People(users=service.people(prefix, n)))
+
+    @api.get("/users/{user_id}", response_model=Person, responses=_problems(404), tags=["people"])
+    async def show_user(user_id: UserId) -> Response:
+        """Everything that is known of somebody."""
+        return await answer(lambda: service.person(user_id), "nothing is known of this person")
+
+    @api.delete("/users/{user_id}", response_model=Forgotten, tags=["people"])
+    async def forget_user(user_id: UserId) -> Response:
+        """Forget somebody: their stored events are deleted, and what the model holds of them is no longer used."""
+        gone = await asyncio.wrap_future(service.events.forget(user_id))
+        return _json(Forgotten(user_id=user_id, events=gone))
+
+    # ---- items ------------------------------------------------------------------------------------------------
+
+    @api.get("/items", response_model=Items, tags=["items"])
+    async def find_items(q: Typed = "", n: Few = 10) -> Response:
+        """Items by the beginnings of words in their names, slips of the finger forgiven; the popular ones without q."""
+        return await answer(lambda: Items(items=service.search(q, n)))
+
+    @api.get("/items/{item_id}/similar", response_model=SimilarItems, responses=_problems(404), tags=["items"])
+    async def similar_items(item_id: ItemId, n: Length = 10) -> Response:
+        """Items that are like this one."""
+        return await answer(lambda: service.similar(item_id, n), "the model does not know this item")
+
+    @api.get("/items/{item_id}", response_model=Item, responses=_problems(404), tags=["items"])
+    async def show_item(item_id: ItemId) -> Response:
+        """One item."""
+        return await answer(lambda: service.item(item_id), "the model does not know this item")
+
+    @api.get("/popularity", response_model=Curve, tags=["items"])
+    async def popularity() -> Response:
+        """The long tail of the catalogue, as a curve."""
+        return await answer(service.curve)
+
+    # ---- the service itself -----------------------------------------------------------------------------------
+
+    @api.get("/model", response_model=Model, tags=["service"])
+    async def model() -> Response:
+        """The model in use."""
+        return _json(service.model())
+
+    @api.post("/model/reload", response_model=Model, responses=_problems(409), tags=["service"])
+    async def reload() -> Response:
+        """Take up the model that lies in the folder now. Other workers follow within a second or two."""
+
+        def taken() -> Model:
+            service.live.reload()
+            return service.model()
+
+        try:
+            return _json(await asyncio.to_thread(taken))
+        except StoreError:
+            raise
+        except KomdError as error:
+            raise HTTPException(409, f"the old model stays: {error}") from error
+
+    @api.get("/health", response_model=Health, tags=["service"])
+    async def health() -> Response:
+        """Whether the process is alive."""
+        return _json(Health(status="ok"))
+
+    @api.get("/ready", response_model=Health, tags=["service"])
+    async def ready() -> Response:
+        """Whether requests can be answered: the model is there (always, once it listens) and the store answers."""
+
+        def pinged() -> Health:
+            service.events.ping()
+            return Health(status="ready")
+
+        return await answer(pinged)
+
+    @api.get(
+        "/metrics",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+        tags=["service"],
+    )
+    async def counts() -> Response:
+        """Counters for Prometheus."""
+        return Response(await asyncio.to_thread(metrics.text), media_type=CONTENT_TYPE)
+
+    return api

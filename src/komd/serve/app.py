@@ -1,0 +1,162 @@
+"""The whole of a service as one ASGI application, and how a worker makes it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import os
+from collections.abc import AsyncIterator
+from importlib import metadata, resources
+from typing import Any
+
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.security import HTTPBearer
+from starlette.exceptions import HTTPException as StarletteError
+
+from komd.errors import SolverError
+from komd.serve.api import router
+from komd.serve.bench import Bench, Busy
+from komd.serve.events import Events, StoreError
+from komd.serve.guard import Guard
+from komd.serve.live import Live
+from komd.serve.metrics import Metrics
+from komd.serve.service import Service
+from komd.serve.settings import VARIABLE, Settings
+
+__all__ = ["create", "from_environment"]
+
+log = logging.getLogger("komd.serve")
+
+_ABOUT = """Recommendations from what people did, by `komd`. Ids are text; whole numbers are taken too.
+Errors are `{"detail": "words"}`."""
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_PAGES = {"index.html": "/", "api.html": "/docs"}
+
+
+def create(settings: Settings) -> Guard:
+    """The application: model loaded and tried, store open. Raises KomdError when either cannot be used."""
+    metrics = Metrics()
+    bench = Bench(settings.limits.waiting, metrics)
+    live = Live(settings.model, settings.items)
+    metrics.loaded.set(live.current.loaded)
+    events = Events(settings.store, threads=bench.size)
+    service = Service(live, events, settings.limits)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        watching = asyncio.create_task(_watch(live, metrics, settings.watch_seconds))
+        try:
+            yield
+        finally:
+            watching.cancel()
+            bench.close()
+            events.close()
+
+    app = FastAPI(
+        title="komd",
+        version=metadata.version("komd"),
+        description=_ABOUT,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+        redirect_slashes=False,
+    )
+    guards = [Depends(HTTPBearer(auto_error=False))] if settings.token_file else []
+    app.include_router(router(service, bench, metrics, guards))
+    _pages(app)
+    _words(app)
+    return Guard(app, settings, metrics)
+
+
+def from_environment() -> Guard:
+    """What a worker process serves: the settings are in its environment."""
+    from komd.serve.run import log_to_stderr
+
+    settings = Settings.from_text(os.environ[VARIABLE])
+    log_to_stderr()
+    return create(settings)
+
+
+async def _watch(live: Live, metrics: Metrics, seconds: float) -> None:
+    """Look for a new model again and again; count those that came and those that were refused, however they came."""
+    taken = refused = 0
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await asyncio.to_thread(live.refresh)
+        except Exception:  # whatever a broken folder may do, the old model serves on
+            log.exception("looking for a new model failed")
+        metrics.reloads.inc(live.taken - taken)
+        metrics.refusals.inc(live.refused - refused)
+        taken, refused = live.taken, live.refused
+        metrics.loaded.set(live.current.loaded)
+
+
+def _pages(app: FastAPI) -> None:
+    """The page and its parts, from the package, held in memory."""
+    folder = resources.files("komd.serve") / "static"
+    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        kind = _TYPES.get("." + file.name.rpartition(".")[2])
+        if kind is not None:
+            _page(app, _PAGES.get(file.name, f"/static/{file.name}"), file.read_bytes(), kind)
+
+
+def _page(app: FastAPI, address: str, content: bytes, kind: str) -> None:
+    tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+    about = {"etag": tag, "cache-control": "no-cache"}
+
+    async def page(request: Request) -> Response:
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=about)
+        return Response(content, media_type=kind, headers=about)
+
+    app.add_api_route(address, page, methods=["GET", "HEAD"], include_in_schema=False)
+
+
+def _words(app: FastAPI) -> None:
+    """Every error is {"detail": words}."""
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        found = error.errors()
+        status = 400 if any(one["type"] == "json_invalid" for one in found) else 422
+        return JSONResponse({"detail": "; ".join(_sentence(one) for one in found[:5])}, status)
+
+    @app.exception_handler(StarletteError)
+    async def known(_: Request, error: HTTPException) -> Response:
+        return JSONResponse({"detail": str(error.detail)}, error.status_code, headers=error.headers)
+
+    @app.exception_handler(StoreError)
+    async def away(_: Request, error: StoreError) -> Response:
+        log.error("%s", error)
+        return JSONResponse({"detail": "the store does not answer now"}, 503, headers={"retry-after": "2"})
+
+    @app.exception_handler(Busy)
+    async def busy(_: Request, error: Busy) -> Response:
+        return JSONResponse({"detail": str(error)}, 503, headers={"retry-after": "1"})
+
+    @app.exception_handler(Exception)
+    async def broken(_: Request, error: Exception) -> Response:  # the guard writes it to the log
+        return JSONResponse({"detail": "something went wrong here; the log has a line about it"}, 500)
+
+    @app.exception_handler(SolverError)
+    async def unsolved(_: Request, error: SolverError) -> Response:
+        return JSONResponse({"detail": str(error)}, 422)
+
+
+def _sentence(error: Any) -> str:
+    """One finding of the validation, without what was sent: that may be long, or about a person."""
+    place = ".".join(str(part) for part in error["loc"] if part not in ("body", "query", "path"))
+    if error["type"] == "json_invalid":
+        return "the body is not JSON"
+    words = str(error["msg"]).removeprefix("Value error, ")
+    return f"{place}: {words}" if place else words

@@ -1,0 +1,50 @@
+"""What is counted, in the Prometheus text format. Counts of all workers are one count."""
+
+from __future__ import annotations
+
+import os
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.process_collector import ProcessCollector
+
+__all__ = ["CONTENT_TYPE", "SHARED", "Metrics"]
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+SHARED = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable that names the folder in which workers share their counts."""
+
+_SECONDS = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+
+class Metrics:
+    """The counters of one worker."""
+
+    def __init__(self) -> None:
+        self._own = CollectorRegistry()
+        own = self._own
+        self.requests = Counter("komd_requests", "Requests answered", ["method", "route", "status"], registry=own)
+        self.seconds = Histogram(
+            "komd_request_seconds", "From the head of a request to the end of its answer", ["route"],
+            buckets=_SECONDS, registry=own,
+        )  # fmt: skip
+        self.waiting = Gauge(
+            "komd_waiting", "Requests in a thread or waiting for one", registry=own, multiprocess_mode="livesum"
+        )
+        self.events = Counter("komd_events_new", "Events that were not there before", registry=own)
+        self.reloads = Counter("komd_model_reloads", "Models taken up after the first", registry=own)
+        self.refusals = Counter("komd_model_refusals", "Models refused", registry=own)
+        self.loaded = Gauge(
+            "komd_model_loaded_timestamp_seconds", "When the model in use was loaded", registry=own,
+            multiprocess_mode="livemin",
+        )  # fmt: skip
+        if SHARED not in os.environ:
+            ProcessCollector(registry=own)
+
+    def text(self) -> bytes:
+        """Everything counted, by all workers."""
+        if SHARED not in os.environ:
+            return generate_latest(self._own)
+        together = CollectorRegistry()
+        MultiProcessCollector(together)  # type: ignore[no-untyped-call]
+        return generate_latest(together)

@@ -1,0 +1,91 @@
+// A text field with a list of suggestions, by the ARIA combobox pattern: arrows move, Enter takes, Escape closes.
+
+import { find, make } from "./dom.js";
+
+const WAIT = 60; // milliseconds after a letter: typing goes on
+
+export function combobox(name, { search, show, take, empty }) {
+  const input = find(`${name}-input`);
+  const list = find(`${name}-list`);
+  let found = [];
+  let at = -1;
+  let timer = 0;
+  let asked = 0;
+
+  for (const [key, value] of Object.entries({
+    role: "combobox", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": list.id,
+  })) input.setAttribute(key, value);
+
+  function close() {
+    list.hidden = true;
+    input.setAttribute("aria-expanded", "false");
+    input.removeAttribute("aria-activedescendant");
+    at = -1;
+  }
+
+  function mark(position) {
+    at = position;
+    [...list.children].forEach((option, k) => option.setAttribute("aria-selected", String(k === at)));
+    const chosen = list.children[at];
+    if (chosen) {
+      input.setAttribute("aria-activedescendant", chosen.id);
+      chosen.scrollIntoView({ block: "nearest" });
+    } else input.removeAttribute("aria-activedescendant");
+  }
+
+  function choose(position) {
+    const chosen = found[position];
+    if (!chosen) return;
+    input.value = "";
+    close();
+    take(chosen);
+  }
+
+  async function refresh() {
+    const turn = ++asked;
+    const query = input.value;
+    let answer;
+    try {
+      answer = await search(query);
+    } catch {
+      return;
+    }
+    if (turn !== asked || document.activeElement !== input) return;
+    found = answer;
+    list.replaceChildren(
+      ...found.map((one, k) =>
+        make("li", {
+          role: "option", id: `${name}-option-${k}`, "aria-selected": "false",
+          onpointerdown: (event) => { event.preventDefault(); choose(k); },
+        }, ...show(one)),
+      ),
+      ...(found.length ? [] : [make("li", { class: "nothing soft", role: "option", "aria-disabled": "true", "aria-selected": "false" }, empty)]),
+    );
+    list.hidden = false;
+    input.setAttribute("aria-expanded", "true");
+    mark(query && found.length ? 0 : -1);
+  }
+
+  input.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(refresh, WAIT);
+  });
+  input.addEventListener("focus", refresh);
+  input.addEventListener("blur", close);
+  input.addEventListener("keydown", async (event) => {
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      if (list.hidden) return refresh();
+      const step = event.key === "ArrowDown" ? 1 : -1;
+      if (found.length) mark((at + step + found.length) % found.length);
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      clearTimeout(timer);
+      if (at < 0 && input.value) await refresh();
+      choose(at);
+    } else if (event.key === "Escape") {
+      if (list.hidden) input.value = "";
+      close();
+    }
+  });
+}

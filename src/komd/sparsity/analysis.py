@@ -1,0 +1,257 @@
+"""All that is known about a data set before a kernel is fitted to it, and several data sets side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from komd import threads as pool
+from komd.errors import InputError
+from komd.interactions.interactions import Interactions
+from komd.kernels.cost import Cost, costs
+from komd.kernels.density import WORK_LIMIT, Density, density, work_of
+from komd.kernels.expectation import paper_density
+from komd.kernels.plan import estimate_density, plan
+from komd.memory import budget
+from komd.sparsity.effects import Effects, effects
+from komd.sparsity.longtail import Tail, tail
+from komd.sparsity.verdict import verdict
+
+__all__ = ["Analyses", "Analysis", "analyze", "compare"]
+
+
+@dataclass(frozen=True, repr=False)
+class Analysis:
+    """One data set: its size, the density of R and of K, both tails, what K will cost, and what to make of it.
+
+    Attributes
+    ----------
+    kernel : Density
+        The density of K: counted, or sampled with a 95 % interval.
+    expected : dict
+        What formulas expect it to be: "d(K)" is the paper's, from the size alone; "degree-aware" and "saturating" keep
+        both tails (docs/sparsity.md).
+    popularity, activity : Tail
+        Users of each item, items of each user.
+    effects : Effects
+        What each tail does to the density.
+    costs : tuple of Cost
+        Bytes and seconds of K held dense, sparse and streamed on this machine.
+    chosen : str
+        "dense", "sparse" or "streamed": what komd takes under the budget; "" where nothing fits.
+    reason : str
+        The plan in words, or why there is none.
+    verdict : tuple of str
+        Sentences.
+    """
+
+    name: str
+    users: int
+    items: int
+    pairs: int
+    density: float
+    kernel: Density
+    expected: dict[str, float]
+    popularity: Tail
+    activity: Tail
+    effects: Effects
+    costs: tuple[Cost, ...]
+    budget: int
+    chosen: str
+    reason: str
+    verdict: tuple[str, ...]
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as dictionaries, lists and numbers."""
+        made = dataclasses.asdict(self)
+        made["effects"] |= {"items": self.effects.items, "users": self.effects.users}
+        for side in ("popularity", "activity"):
+            del made[side]["curve"]
+            for rival, known in zip(
+                (made[side]["fit"] or {}).get("rivals", ()),
+                getattr(self, side).fit.rivals if getattr(self, side).fit else (),
+                strict=True,
+            ):
+                rival["better"] = known.better
+        return made
+
+    def to_json(self) -> str:
+        """Everything as JSON."""
+        return json.dumps(_finite(self.to_dict()), indent=2, ensure_ascii=False, allow_nan=False)
+
+    def to_markdown(self) -> str:
+        """A section in Markdown."""
+        from komd.sparsity.report import section
+
+        return section(self)
+
+    def report(self, folder: str | Path) -> Path:
+        """Write index.html, results.md and results.json; returns the page's path."""
+        return Analyses((self,)).report(folder)
+
+    def __repr__(self) -> str:
+        from komd.sparsity.report import text
+
+        return text(self)
+
+
+class Analyses(Sequence[Analysis]):
+    """Several data sets side by side. A sequence of `Analysis`."""
+
+    def __init__(self, found: Sequence[Analysis]) -> None:
+        self._found = tuple(found)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._found[key]
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __iter__(self) -> Iterator[Analysis]:
+        return iter(self._found)
+
+    def to_json(self) -> str:
+        """A list of everything as JSON."""
+        made = {"datasets": [each.to_dict() for each in self]}
+        return json.dumps(_finite(made), indent=2, ensure_ascii=False, allow_nan=False)
+
+    def to_markdown(self) -> str:
+        """The table of densities, then a section for each data set."""
+        from komd.sparsity.report import markdown
+
+        return markdown(self)
+
+    def report(self, folder: str | Path) -> Path:
+        """Write index.html, results.md and results.json into a folder; returns the page's path."""
+        from komd.sparsity.page import page
+
+        place = Path(folder)
+        if place.exists() and not place.is_dir():
+            raise InputError(f"the report needs a folder, and {place} is a file")
+        place.mkdir(parents=True, exist_ok=True)
+        for name, content in (
+            ("results.json", self.to_json() + "\n"),
+            ("results.md", self.to_markdown()),
+            ("index.html", page(self)),
+        ):
+            aside = place / f".{name}.part"
+            aside.write_text(content, encoding="utf-8")
+            aside.replace(place / name)
+        return place / "index.html"
+
+    def __repr__(self) -> str:
+        from komd.sparsity.report import table_text
+
+        return table_text(self)
+
+
+def analyze(
+    data: Any,
+    *,
+    name: str = "data",
+    work_limit: int = WORK_LIMIT,
+    memory: str | int | None = None,
+    rng: int | np.random.Generator = 0,
+    threads: int | None = None,
+) -> Analysis:
+    """Measure how full the kernel of a data set is, why, and what it will cost, without building it.
+
+    Parameters
+    ----------
+    data : Interactions, scipy sparse matrix or frame
+    name : str
+        What to call it.
+    work_limit : int
+        The density of K is counted exactly where that takes at most so many looks (Σ_v a_v²: two billion take some
+        seconds), and estimated from a random sample of items with a 95 % interval where it takes more.
+    memory : str or int, optional
+        The budget that the choice of storage is made under, as "8GB"; 60 % of what is free by default.
+    rng : int or numpy.random.Generator
+        Of the sample.
+    threads : int, optional
+
+    Examples
+    --------
+    >>> import scipy.sparse
+    >>> found = analyze(scipy.sparse.csr_array([[1, 1, 0], [0, 0, 1]]))
+    >>> found.kernel.exact, round(found.kernel.value, 3)
+    (True, 0.556)
+    """
+    start = time.perf_counter()
+    if isinstance(work_limit, bool) or not isinstance(work_limit, int | np.integer) or work_limit < 1:
+        raise InputError(f"work_limit must be a whole number of at least 1, got {work_limit!r}")
+    pool.count(threads)
+    room = budget(memory)
+    data = Interactions.of(data)
+    users, items = data.shape
+    popularity, activity = data.popularity, data.activity
+    kernel = density(data.indptr, data.indices, items, work_limit=int(work_limit), rng=rng, threads=threads)
+    known = effects(popularity, activity)
+    expected = {
+        "d(K)": paper_density(users, items, data.pairs),
+        "degree-aware": estimate_density(popularity, activity),
+        "saturating": known.both,
+    }
+    tails = tail("item", popularity), tail("user", activity)
+    prices = costs(users, items, data.pairs, work_of(activity), kernel.value, memory=memory, threads=threads)
+    try:
+        how = plan(popularity, activity, memory=memory, streams=True)
+        chosen, reason = how.storage, str(how)
+    except InputError as refused:
+        chosen, reason = "", str(refused)
+    words = verdict(users, items, kernel, expected, tails, known, prices, chosen)
+    return Analysis(
+        name,
+        users,
+        items,
+        data.pairs,
+        data.density,
+        kernel,
+        expected,
+        *tails,
+        known,
+        prices,
+        room,
+        chosen,
+        reason,
+        words,
+        time.perf_counter() - start,
+    )
+
+
+def compare(
+    data: Mapping[str, Any],
+    *,
+    work_limit: int = WORK_LIMIT,
+    memory: str | int | None = None,
+    rng: int | np.random.Generator = 0,
+    threads: int | None = None,
+) -> Analyses:
+    """Analyse several data sets, given by name, and set them side by side. Settings are those of `analyze`."""
+    if not isinstance(data, Mapping) or not data:
+        raise InputError("compare takes data sets by name, as {'plays': data}; there must be one at least")
+    return Analyses(
+        [
+            analyze(each, name=str(name), work_limit=work_limit, memory=memory, rng=rng, threads=threads)
+            for name, each in data.items()
+        ]
+    )
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return value

@@ -1,0 +1,157 @@
+"""What the figures mean, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from komd.kernels.cost import Cost
+from komd.kernels.density import Density, percent
+from komd.memory import readable
+from komd.sparsity.effects import Effects
+from komd.sparsity.longtail import Tail
+
+__all__ = ["about_tail", "times", "verdict"]
+
+_SAME = 1.15  # factors nearer to 1 than this are called none
+_FEW = 100  # pairs below which no tail means anything
+
+
+def verdict(
+    users: int,
+    items: int,
+    kernel: Density,
+    expected: dict[str, float],
+    tails: tuple[Tail, Tail],
+    found: Effects,
+    costs: Sequence[Cost],
+    chosen: str,
+) -> tuple[str, ...]:
+    """Sentences: how full K is, which tail makes it so, what chance leaves unexplained, how to hold it."""
+    pairs = round(tails[0].mean * tails[0].size)
+    if pairs == 0:
+        return ("There are no pairs: K is empty.",)
+    if items == 1:
+        return ("There is one item: K is one number, and there is nothing to recommend.",)
+    said = [f"K is {percent(kernel.value)} full: {_fullness(kernel.value)}."]
+    if pairs < _FEW:
+        said.append(f"{pairs} pairs are too few to speak of tails.")
+    else:
+        said += [_driver(found), _unexplained(kernel.value, expected)]
+        said += [f"No power law among {tail.noun}s: {tail.why}." for tail in tails if tail.why]
+    said.append(_meaning(kernel.value, costs, chosen))
+    return tuple(word for word in said if word)
+
+
+def about_tail(tail: Tail) -> str:
+    """The fits of one side in a sentence."""
+    if tail.fit is None:
+        return f"No power law was fitted: {tail.why}."
+    fit = tail.fit
+    share = fit.size / tail.size
+    words = (
+        f"From {fit.x_min:,} on ({fit.size:,} {tail.noun}s, {100 * share:.3g} %) a power law of exponent "
+        f"{fit.exponent:.2f} ± {fit.error:.2f}, Kolmogorov-Smirnov distance {fit.ks:.3f}"
+    )
+    for rival in fit.rivals:
+        judged = {"undecided": "not told from", "power law": "better than"}.get(rival.better, "worse than")
+        article = "an" if rival.name[0] == "e" else "a"
+        words += f"; {judged} {article} {rival.name} (p {_p(rival.p)})"
+    return words + "."
+
+
+def times(factor: float) -> str:
+    """A factor in words.
+
+    >>> times(3.21), times(0.25), times(1.02)
+    ('multiplies the density by 3.2', 'divides the density by 4', 'hardly changes the density')
+    """
+    if max(factor, 1 / factor) < _SAME:
+        return "hardly changes the density"
+    return (
+        f"multiplies the density by {_number(factor)}"
+        if factor > 1
+        else f"divides the density by {_number(1 / factor)}"
+    )
+
+
+def _number(factor: float) -> str:
+    """Two figures.
+
+    >>> _number(1.249), _number(20.6), _number(381.0)
+    ('1.2', '21', '380')
+    """
+    return f"{float(f'{factor:.2g}'):,g}"
+
+
+def _fullness(value: float) -> str:
+    if value >= 0.5:
+        return "most pairs of items share a user"
+    if value >= 0.05:
+        return f"one pair of items in {round(1 / value)} shares a user"
+    return f"sparse, one pair of items in {round(1 / value):,} shares a user"
+
+
+def _driver(found: Effects) -> str:
+    users, items = found.users, found.items
+    strength = {"user": max(users, 1 / users), "item": max(items, 1 / items)}
+    if max(strength.values()) < _SAME:
+        return "Neither tail matters: equally popular items and equally active users would give about the same K."
+    if users > _SAME and items < 1 / _SAME and _SAME > users * items > 1 / _SAME:
+        return (
+            f"The two tails pull against each other, about equally: the user tail {times(users)}, "
+            f"the item tail {times(items)}."
+        )
+    first = "user" if strength["user"] >= strength["item"] else "item"
+    factor, other = (users, items) if first == "user" else (items, users)
+    second = "item" if first == "user" else "user"
+    tail = f"The {first} tail drives the density: against {_level(first)} it {times(factor)}"
+    why = {
+        (True, "user"): ", for very active users tie many items to one another",
+        (False, "user"): ", for users are so unequal that the active ones tie the same items again and again",
+        (False, "item"): ", for users meet at the same few popular items and rare items share nobody",
+        (True, "item"): ", for popular items meet almost everything else",
+    }[(factor > 1, first)]
+    return f"{tail}{why}. The {second} tail {times(other)}."
+
+
+def _level(side: str) -> str:
+    return "equally active users" if side == "user" else "equally popular items"
+
+
+def _unexplained(value: float, expected: dict[str, float]) -> str:
+    ratio = value / expected["saturating"] if expected["saturating"] else 1.0
+    paper = max(value / expected["d(K)"], expected["d(K)"] / value) if expected["d(K)"] and value else 1.0
+    said = ""
+    if paper >= 2:
+        side = "below" if expected["d(K)"] < value else "above"
+        said = f"The paper's d(K), which knows no tails, is {_number(paper)} times {side} the truth. "
+    if ratio < 1 / _SAME:
+        return (
+            said
+            + f"Tastes are clustered: K is {_number(1 / ratio)} times emptier than its two tails alone would make it."
+        )
+    if ratio > _SAME:
+        return (
+            said
+            + f"K is {_number(ratio)} times fuller than its two tails alone would make it: active users range wide."
+        )
+    return said + "The two tails explain the density: tastes add little."
+
+
+def _meaning(value: float, costs: Sequence[Cost], chosen: str) -> str:
+    dense, sparse, streamed = costs
+    if not chosen:
+        words = f"K does not fit the budget: {readable(dense.bytes)} dense, {readable(sparse.bytes)} sparse"
+        return words + (f"; streamed it takes {readable(streamed.bytes)} at a time." if streamed.fits else ".")
+    saved = dense.bytes / max(1, sparse.bytes)
+    if saved >= 2:
+        words = f"Held sparse, K weighs {_number(saved)} times less than dense ({readable(sparse.bytes)} against"
+        words += f" {readable(dense.bytes)})"
+    else:
+        words = f"Sparse storage gains nothing ({readable(sparse.bytes)} against {readable(dense.bytes)} dense)"
+    ends = {"dense": "komd holds it dense", "sparse": "komd holds it sparse", "streamed": "komd streams it"}
+    return f"{words}; {ends[chosen]}. Every kernel without its constant term has the same zeros."
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.2g}"

@@ -1,0 +1,93 @@
+"""Plots as inline SVG: text stays text, and colours follow the page (`html.py`), light or dark."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["FAINT", "FIRST", "INK", "SECOND", "THIRD", "available", "drawn", "standalone"]
+
+# Drawn in these colours, which nothing else uses; in the SVG each becomes a colour of the page's style sheet.
+INK, FAINT, FIRST, SECOND, THIRD = "#010203", "#010204", "#010205", "#010206", "#010207"
+_COLOURS = {
+    INK: "var(--ink)",
+    FAINT: "var(--rule)",
+    FIRST: "var(--first)",
+    SECOND: "var(--second)",
+    THIRD: "var(--third)",
+}
+_ON_WHITE = {INK: "#1b1f24", FAINT: "#d4d9df", FIRST: "#0072b2", SECOND: "#b34700", THIRD: "#00785a"}
+_SETTINGS: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "komd",
+    "font.family": "sans-serif",
+    "font.size": 10.5,
+    "text.color": INK,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.8,
+    "xtick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.color": FAINT,
+    "ytick.labelcolor": INK,
+    "text.parse_math": False,
+}
+
+
+def available() -> bool:
+    """Whether matplotlib is installed."""
+    import importlib.util
+
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def drawn(draw: Callable[[Any], None], width: float, height: float, mark: str, title: str) -> str:
+    """What `draw` draws on a figure of so many inches, as an SVG element that fits its container.
+
+    `mark` sets the ids of this plot apart from those of others on the page.
+    """
+    return _inline(_saved(draw, width, height, transparent=True), mark, title)
+
+
+def standalone(draw: Callable[[Any], None], width: float, height: float) -> str:
+    """The same as a file of its own, on white."""
+    svg = _saved(draw, width, height, transparent=False)
+    for colour, shown in _ON_WHITE.items():
+        svg = svg.replace(colour, shown)
+    return svg
+
+
+def _saved(draw: Callable[[Any], None], width: float, height: float, *, transparent: bool) -> str:
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(_SETTINGS):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasAgg(figure)
+        draw(figure)
+        file = io.StringIO()
+        figure.savefig(file, format="svg", transparent=transparent, metadata={"Date": None})
+    return file.getvalue()
+
+
+def _inline(svg: str, mark: str, title: str) -> str:
+    """An SVG document as part of a page: no prolog, no metadata, ids and colours of its own."""
+    from html import escape
+
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\b(id|clip-path|xlink:href)="(url\()?(#?)([^")]+)', rf'\1="\2\g<3>{mark}-\4', svg)
+    svg = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", svg)
+    for colour, name in _COLOURS.items():
+        svg = svg.replace(colour, name)
+    view = re.search(r'viewBox="[^"]*"', svg)
+    head = f'<svg {view.group() if view else ""} role="img" aria-label="{escape(title)}" xmlns="http://www.w3.org/2000/svg"'
+    head += ' xmlns:xlink="http://www.w3.org/1999/xlink">'
+    return re.sub(r"<svg[^>]*>", lambda _: head, svg, count=1).strip()

@@ -1,0 +1,14 @@
+"""What each try of the kill test would do again: imports, and one run through the model. Forked, never served from."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import uvicorn  # noqa: F401
+
+import komd.serve.app
+import komd.serve.protocol  # noqa: F401
+from komd.serve.live import Live
+
+Live(Path(os.environ["KOMD_REHEARSED"]))

@@ -1,0 +1,271 @@
+"""What the API answers: compared with the library asked directly, and with plain counting."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import komd
+from komd.models.registry import MODELS
+
+SETTINGS = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(scope="module")
+def model(shop):
+    return komd.load(shop / "shop.komd")
+
+
+def library(model, history, **how):
+    table = model.recommend(histories={"x": list(history)}, **how).table
+    return list(zip(table["item_id"].to_pylist(), table["score"].to_pylist(), strict=True))
+
+
+def listed(answer):
+    return [(row["item_id"], row["score"]) for row in answer["items"]]
+
+
+# ---- recommending ---------------------------------------------------------------------------------------------
+
+
+def test_a_user_and_a_history_as_the_library_serves_them(running, model):
+    user = model.catalogue.users[7]
+    history = model.catalogue.item_ids(model.catalogue.histories.take(np.array([7])).indices).to_pylist()
+    expected = library(model, history, n=10)
+    for answer in (
+        running.post("/v1/recommend", {"user_id": user}),
+        running.post("/v1/recommend", {"history": history}),
+        running.get(f"/v1/users/{user}/recommendations"),
+    ):
+        assert listed(answer) == expected
+        assert [row["rank"] for row in answer["items"]] == list(range(1, 11))
+        assert not answer["fallback"] and answer["unknown_items"] == []
+        assert not {row["item_id"] for row in answer["items"]} & set(history)
+        for row in answer["items"]:
+            number = int(model.catalogue.find_items([row["item_id"]], "error")[0])
+            assert row["popularity"] == model.catalogue.popularity[number]
+            assert row["popularity_rank"] == number + 1
+            assert "why" not in row or row["why"] is None
+    assert answer["user_id"] == user
+
+
+def test_how_to_ask(running, model):
+    items = model.catalogue.items.values.to_pylist()
+    history = items[:4]
+    ask = {"history": history, "n": 20}
+    assert listed(running.post("/v1/recommend", ask | {"exclude_seen": False})) == library(
+        model, history, n=20, exclude_seen=False
+    )
+    assert listed(running.post("/v1/recommend", ask | {"items": items[2:9]})) == library(
+        model, history, n=20, items=items[2:9]
+    )
+    assert listed(running.post("/v1/recommend", ask | {"exclude": items[:60]})) == library(
+        model, history, n=20, exclude=items[:60]
+    )
+    assert running.post("/v1/recommend", ask | {"items": []})["items"] == []
+
+
+def test_rare_items_only(running, model):
+    popularity = dict(
+        zip(model.catalogue.item_ids(np.arange(90)).to_pylist(), model.catalogue.popularity.tolist(), strict=True)
+    )
+    history = list(popularity)[:3]
+    everything = library(model, history, n=90)
+    for most in (0, 1, 5, 14, 1000):
+        answer = listed(running.post("/v1/recommend", {"history": history, "n": 90, "max_popularity": most}))
+        assert answer == [(item, score) for item, score in everything if popularity[item] <= most]
+
+
+def test_unknown_items_are_passed_over_and_named(running, model):
+    items = model.catalogue.items.values.to_pylist()
+    answer = running.post("/v1/recommend", {"history": [items[0], "no such", "no such"], "exclude": ["nor this"]})
+    assert answer["unknown_items"] == ["no such", "nor this"]
+    assert listed(answer) == library(model, [items[0]], n=10)
+    answer = running.post("/v1/recommend", {"history": ["no such"], "explain": True})
+    assert answer["fallback"]
+    assert listed(answer)[0] == (model.catalogue.item_ids(np.arange(1))[0].as_py(), model.catalogue.popularity[0])
+    assert all(row["why"]["global_term"] == row["score"] for row in answer["items"])
+    assert running.post("/v1/recommend", {"user_id": "somebody new"})["fallback"]
+
+
+def test_a_batch_is_the_single_answers(running, model):
+    items = model.catalogue.items.values.to_pylist()
+    users = model.catalogue.users.values.to_pylist()
+    asks = [{"user_id": user, "n": 5} for user in users[:70]]
+    asks += [{"history": items[k : k + 3], "n": 3 + k % 2, "explain": k % 3 == 0} for k in range(20)]
+    asks += [{"history": []}, {"history": items[:2], "items": items[5:9]}]
+    answers = running.post("/v1/recommend/batch", {"requests": asks})["answers"]
+    assert answers == [running.post("/v1/recommend", ask) for ask in asks]
+
+
+@given(data=st.data())
+@SETTINGS
+def test_reasons_add_up_to_the_score(running, model, data):
+    items = model.catalogue.items.values.to_pylist()
+    history = data.draw(st.lists(st.sampled_from(items), unique=True, min_size=1, max_size=30))
+    reasons = data.draw(st.integers(1, 12))
+    answer = running.post("/v1/recommend", {"history": history, "explain": True, "n": 4, "reasons": reasons})
+    for row in answer["items"]:
+        why = row["why"]
+        parts = [part["contribution"] for part in why["contributions"]]
+        assert len(parts) == min(reasons, len(history))
+        assert why["others"]["items"] == len(history) - len(parts)
+        assert sum(parts) + why["others"]["contribution"] + why["global_term"] == pytest.approx(row["score"], abs=1e-12)
+        assert [abs(part) for part in parts] == sorted(map(abs, parts), reverse=True)
+        told = model.explain(history=history, item=row["item_id"])
+        expected = dict(zip(told.table["item_id"].to_pylist(), told.table["contribution"].to_pylist(), strict=True))
+        for part in why["contributions"]:
+            assert part["contribution"] == pytest.approx(expected[part["item_id"]], abs=1e-12)
+        assert why["global_term"] == pytest.approx(told.global_term, abs=1e-12)
+
+
+SERVED = sorted(name for name, kind in MODELS.items() if kind.serves_strangers and name != "WRMF")
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_every_model_can_be_served(name, shop, settings, serving, tmp_path, small):
+    folder = tmp_path / f"{name}.komd"
+    model = MODELS[name]().fit(small)
+    model.save(folder)
+    service = serving(replace(settings, model=folder))
+    history = [small.items[k] for k in (3, 9, 20)]
+    answer = service.post("/v1/recommend", {"history": history, "n": 5, "explain": True})
+    assert listed(answer) == library(model, history, n=5)
+    for row in answer["items"]:
+        told = model.explain(history=history, item=row["item_id"])
+        assert row["score"] == pytest.approx(told.score)
+        assert {p["item_id"]: p["contribution"] for p in row["why"]["contributions"]} == pytest.approx(
+            dict(zip(told.table["item_id"].to_pylist(), told.table["contribution"].to_pylist(), strict=True))
+        )
+    near = service.get(f"/v1/items/{history[0]}/similar", n=4)["items"]
+    assert [row["item_id"] for row in near] == model.similar_items([history[0]], n=4).items(history[0])
+
+
+# ---- people ---------------------------------------------------------------------------------------------------
+
+
+def test_events_are_part_of_the_next_answer(running, model):
+    items = model.catalogue.items.values.to_pylist()
+    assert running.post("/v1/recommend", {"user_id": "eve"})["fallback"]
+    posted = {"events": [{"user_id": "eve", "item_id": item} for item in [*items[3:6], "tomorrow's"]]}
+    assert running.post("/v1/events", posted) == {"events": 4, "new": 4, "unknown_items": ["tomorrow's"]}
+    assert running.post("/v1/events", posted)["new"] == 0
+    answer = running.post("/v1/recommend", {"user_id": "eve"})
+    assert listed(answer) == library(model, items[3:6], n=10)
+    assert answer["unknown_items"] == ["tomorrow's"]
+    shown = running.get("/v1/users/eve")["items"]
+    assert {entry["item_id"] for entry in shown} == {*items[3:6], "tomorrow's"}
+    assert all(entry["at"] > 1.7e12 for entry in shown)
+    assert {entry["item_id"]: entry["in_model"] for entry in shown}["tomorrow's"] is False
+
+
+def test_forgetting_reaches_into_the_model(running, model):
+    user = model.catalogue.users[11]
+    items = model.catalogue.items.values.to_pylist()
+    held = {entry["item_id"] for entry in running.get(f"/v1/users/{user}")["items"]}
+    assert held == set(model.catalogue.item_ids(model.catalogue.histories.take(np.array([11])).indices).to_pylist())
+    new = next(item for item in items if item not in held)
+    running.post("/v1/events", {"events": [{"user_id": user, "item_id": new}]})
+    assert {entry["item_id"] for entry in running.get(f"/v1/users/{user}")["items"]} == held | {new}
+    assert user in running.get("/v1/users", prefix=user)["users"]
+    answer = running.client.delete(f"/v1/users/{user}")
+    assert answer.json() == {"user_id": user, "events": 1}
+    running.get(f"/v1/users/{user}", 404)
+    assert running.post("/v1/recommend", {"user_id": user})["fallback"]
+    assert user not in running.get("/v1/users", prefix=user)["users"]
+    running.post("/v1/events", {"events": [{"user_id": user, "item_id": new}]})
+    assert listed(running.post("/v1/recommend", {"user_id": user})) == library(model, [new], n=10)
+
+
+@given(data=st.data())
+@SETTINGS
+def test_a_known_user_with_events_is_a_stranger_with_the_united_history(running, model, data):
+    """The same, to the last bit, through HTTP."""
+    items = model.catalogue.items.values.to_pylist()
+    row = data.draw(st.integers(20, 149))
+    user = model.catalogue.users[row]
+    fresh = data.draw(st.lists(st.sampled_from(items), max_size=6))
+    for item in fresh:
+        running.post("/v1/events", {"events": [{"user_id": user, "item_id": item}]})
+    united = [entry["item_id"] for entry in running.get(f"/v1/users/{user}")["items"]]
+    learned = model.catalogue.item_ids(model.catalogue.histories.take(np.array([row])).indices).to_pylist()
+    assert set(united) >= set(fresh) | set(learned) and len(united) == len(set(united))
+    order = random.Random(row).sample(united, len(united))
+    how = {"n": data.draw(st.integers(1, 40)), "explain": True, "exclude_seen": data.draw(st.booleans())}
+    known = running.post("/v1/recommend", {"user_id": user, **how})
+    stranger = running.post("/v1/recommend", {"history": order, **how})
+    assert known | {"user_id": None} == stranger
+    assert listed(known) == library(model, united, n=how["n"], exclude_seen=how["exclude_seen"])
+
+
+def test_ids_of_any_text(running):
+    for user in ("a/b", "per cent %41", "ünïcode ☃", "q?x=1#y", "..", "users/x/recommendations", "'; DROP TABLE x;--"):
+        running.post("/v1/events", {"events": [{"user_id": user, "item_id": "thing/1"}]})
+        shown = running.get("/v1/users/" + quote(user, safe="").replace(".", "%2E"))
+        assert shown["user_id"] == user and shown["items"][0]["item_id"] == "thing/1"
+
+
+def test_integer_ids(serving, settings, shop):
+    service = serving(replace(settings, model=shop / "numbers.komd"))
+    model = komd.load(shop / "numbers.komd")
+    expected = [(str(item), score) for item, score in library(model, [3, 10, 17], n=10)]
+    for history in ([3, 10, 17], ["3", "10", "17"], [3, "10", 17]):
+        assert listed(service.post("/v1/recommend", {"history": history})) == expected
+    answer = service.post("/v1/recommend", {"history": ["03", "3.0", " 3", "4", "x", 10**18]})
+    assert answer["unknown_items"] == ["03", "3.0", " 3", "4", "x", str(10**18)]
+    service.post("/v1/events", {"events": [{"user_id": 20, "item_id": 3}, {"user_id": "020", "item_id": 3}]})
+    assert len(service.get("/v1/users/20")["items"]) > 1
+    assert len(service.get("/v1/users/020")["items"]) == 1  # another person
+    assert service.get("/v1/users", prefix="11")["users"] == ["110", "1100", "1110", *map(str, range(1120, 1200, 10))]
+    assert service.get("/v1/items/3")["name"] == "3"
+    service.get("/v1/items/03", 404)
+
+
+# ---- items, model, health -------------------------------------------------------------------------------------
+
+
+def test_similar_items(running, model):
+    item = model.catalogue.items[8]
+    answer = running.get(f"/v1/items/{item}/similar", n=6)
+    table = model.similar_items([item], n=6).table
+    assert [(row["item_id"], row["similarity"]) for row in answer["items"]] == list(
+        zip(table["item_id"].to_pylist(), table["score"].to_pylist(), strict=True)
+    )
+    running.get("/v1/items/nothing/similar", 404)
+
+
+def test_popularity_is_the_long_tail(running, model):
+    curve = running.get("/v1/popularity")
+    counts = np.sort(np.bincount(model.catalogue.histories.indices, minlength=90))[::-1]
+    assert curve["ranks"][0] == 1 and curve["ranks"][-1] == 90
+    assert curve["counts"] == counts[np.array(curve["ranks"]) - 1].tolist()
+
+
+def test_model_health_and_metrics(running, model):
+    about = running.get("/v1/model")
+    assert (about["model"], about["users"], about["items"]) == (repr(model), 150, 90)
+    assert about["interactions"] == len(model.catalogue.histories.indices)
+    assert running.get("/v1/health") == {"status": "ok"} and running.get("/v1/ready") == {"status": "ready"}
+    running.get("/v1/users/somebody-secret/recommendations")
+    text = running.client.get("/v1/metrics").text
+    name = 'komd_requests_total{method="GET",route="/v1/users/{user_id}/recommendations",status="200"}'
+    assert any(line.startswith(name) and float(line.split()[-1]) >= 1 for line in text.splitlines()), text
+    assert 'komd_request_seconds_bucket{le="0.02",route="/v1/recommend"}' in text
+    assert "process_resident_memory_bytes" in text and "secret" not in text
+    assert next(float(line.split()[1]) for line in text.splitlines() if line.startswith("komd_events_new_total")) > 0
+
+
+def test_pages_come_with_their_types(running):
+    for address, kind in (("/", "text/html"), ("/docs", "text/html"), ("/static/app.js", "text/javascript")):
+        answer = running.client.get(address)
+        assert answer.status_code == 200 and answer.headers["content-type"].startswith(kind)
+        again = running.client.get(address, headers={"if-none-match": answer.headers["etag"]})
+        assert again.status_code == 304 and not again.content
+    assert running.client.get("/static/../app.py").status_code == 404
+    assert running.get("/openapi.json")["info"]["title"] == "komd"
