@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.komd-installed
 
-.PHONY: demo test check bench experiments format clean
+.PHONY: demo test check bench bench-msd bench-scale experiments screenshots format clean
 
 demo: $(STAMP)  ## generate a catalogue, fit, compare, recommend, explain
 	$(BIN)/komd demo
@@ -20,8 +20,17 @@ check: $(STAMP)  ## format, lint, types, doctests, direction of imports
 bench: $(STAMP)  ## speed as ratios to peers, all in one run; writes docs/performance.md
 	$(BIN)/python -m benchmarks
 
+bench-msd: $(STAMP)  ## the experiment at the size of the Million Song Dataset, resumable; the same page
+	$(BIN)/python -m benchmarks.msd
+
+bench-scale: $(STAMP)  ## how time and memory grow as users, items and activity double; the same page
+	$(BIN)/python -m benchmarks.scale
+
 experiments: $(STAMP)  ## the paper's tables and figures, resumable; writes docs/reproduction.md
 	$(BIN)/python -m experiments
+
+screenshots: $(STAMP)  ## the page of komd serve, taken in Chromium; writes docs/figures/serve.png
+	$(BIN)/python docs/screenshots.py
 
 format: $(STAMP)
 	$(BIN)/ruff format .

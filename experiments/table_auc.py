@@ -11,7 +11,7 @@ from typing import Any
 import komd
 from experiments import paper
 from experiments.places import WORK, keep, kept, load, markdown
-from experiments.tuning import tuned
+from experiments.tuning import PAPERS_BPR, tuned
 
 HALVES = ("random", "given")
 METRICS = ("auc", "ndcg@100")
@@ -32,7 +32,7 @@ ROWS = {
     "CF-K Tanimoto": "CFKOMD(kernel=Tanimoto(), regularization=0.01)",
     "WRMF": "WRMF(factors=100, iterations=30, regularization=0.001, alpha=1)",
     # The paper names no number of factors for BPR: LibRec, which it used, ships with 10.
-    "BPR": "BPR(factors=10, iterations=30, learning_rate=0.001, regularization=0.001)",
+    "BPR": PAPERS_BPR,
 }
 CONTEXT = {
     "EASE": "EASE(regularization=1000)",

@@ -12,6 +12,7 @@ from typing import Any
 import komd
 from experiments.places import keep, kept
 
+PAPERS_BPR = "BPR(factors=10, iterations=30, learning_rate=0.001, regularization=0.001)"
 SMALL = 200_000  # pairs: below, steps are cheap and BPR may take more of them
 
 
@@ -27,7 +28,8 @@ def grids(pairs: int) -> dict[str, list[str]]:
             for iterations, rate, regularization in product(
                 (30, 300) if pairs < SMALL else (30,), (0.01, 0.05), (0.001, 0.05)
             )
-        ],
+        ]
+        + [PAPERS_BPR],
     }
 
 

@@ -19,7 +19,6 @@ function init(args)
     requests[#requests + 1] = wrk.format(method, path, headers, body)
   end
   at = math.random(#requests)
-  failed, first = 0, ""
 end
 
 function delay()
@@ -29,12 +28,6 @@ end
 function request()
   at = at % #requests + 1
   return requests[at]
-end
-
-function response(status, headers, body)
-  if status ~= 200 then
-    failed = failed + 1
-  end
 end
 
 function done(summary, latency, requests)

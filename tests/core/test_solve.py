@@ -97,7 +97,7 @@ def test_gather_dense_is_gather_sparse(seed, m):
             assert total == pytest.approx(K[h[x], h].sum(dtype=np.float64), rel=1e-14)
 
 
-def solved(K, exact, lam, histories, tol=TOL, side=1000):
+def solved(K, exact, lam, histories, tol=TOL, side=1000, theta=1.0):
     """`side`: histories up to this length are gathered whole, longer ones row by row."""
     indptr = np.cumsum([0, *map(len, histories)]).astype(np.int64)
     history = np.array([i for h in histories for i in h], np.int32)
@@ -107,6 +107,7 @@ def solved(K, exact, lam, histories, tol=TOL, side=1000):
         *K.compiled_form(),
         K.sums(),
         exact,
+        theta,
         lam,
         tol,
         indptr,
@@ -141,8 +142,8 @@ def sparse_kernel(rng, m):
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 45), st.booleans(), lambdas)
-def test_users(seed, m, exact, lam):
+@given(st.integers(0, 2**32 - 1), st.integers(1, 45), st.booleans(), lambdas, st.sampled_from([1.0, 0.0, 0.5, 2.0]))
+def test_users(seed, m, exact, lam, theta):
     rng = np.random.default_rng(seed)
     K = sparse_kernel(rng, m)
     wide = K.astype(np.float64)
@@ -151,7 +152,7 @@ def test_users(seed, m, exact, lam):
     for matrix, side in [(DenseMatrix(K), 1000), (sparse_of(K), 1000), (DenseMatrix(K), 4), (sparse_of(K), 4)][
         : 4 if lam >= 0.01 else 2
     ]:
-        unsolved, weights, offsets, gaps = solved(matrix, exact, lam, histories, side=side)
+        unsolved, weights, offsets, gaps = solved(matrix, exact, lam, histories, side=side, theta=theta)
         assert unsolved == 0
         assert (gaps <= TOL).all()
         assert len(weights) == len(histories)
@@ -160,12 +161,12 @@ def test_users(seed, m, exact, lam):
                 assert offsets[u] == gaps[u] == 0.0
                 continue
             left = m - len(h)
-            expected = (1 / left if left else 0.0) if exact else 1 / m
+            expected = (theta / left if left else 0.0) if exact else theta / m
             assert offsets[u] == pytest.approx(expected, abs=1e-15)
             alpha = weights[u] - (offsets[u] if exact else 0.0)
             alpha[np.abs(alpha) < 1e-15] = 0.0  # 1/m_u- was added and taken away again
             q = reference.q_exact(wide, h) if exact else reference.q_mean(wide, h)
-            assert_optimal(K[np.ix_(h, h)], q, lam, alpha, TOL)
+            assert_optimal(K[np.ix_(h, h)], theta * q, lam, alpha, TOL)
 
 
 @settings(deadline=None, max_examples=40)

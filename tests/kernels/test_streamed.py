@@ -24,10 +24,9 @@ KERNELS = (
 )
 
 
-def made(kernel, rows, items, storage, weights=None):
-    return kernel_matrix(
-        kernel, rows.indptr, rows.indices, items, Plan(storage, items, 1.0, 0), user_weights=weights, threads=2
-    )
+def made(kernel, rows, items, storage, weights=None, scale=None):
+    how = Plan(storage, items, 1.0, 0)
+    return kernel_matrix(kernel, rows.indptr, rows.indices, items, how, user_weights=weights, scale=scale, threads=2)
 
 
 def whole(matrix, rows, room, threads=None):
@@ -55,11 +54,17 @@ def rows():
     return komd.Popularity().fit(data).catalogue.histories
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("scaled", [False, True], ids=["", "scaled"])
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
-def test_strips_rows_and_blocks_are_those_of_the_dense_matrix(kernel, weighted, rows):
-    weights = np.random.default_rng(0).random(300) + 0.1 if weighted else None
-    dense, streamed = (made(kernel, rows, 130, storage, weights) for storage in ("dense", "streamed"))
+def test_strips_rows_and_blocks_are_those_of_the_dense_matrix(kernel, weighted, scaled, rows):
+    rng = np.random.default_rng(0)
+    weights = rng.random(300) + 0.1 if weighted else None
+    scale = rng.random(130) + 0.1 if scaled else None
+    dense, sparse, streamed = (
+        made(kernel, rows, 130, storage, weights, scale) for storage in ("dense", "sparse", "streamed")
+    )
+    assert np.array_equal(np.array([sparse.row(i) for i in range(130)]), dense.values)
     some = np.arange(0, 130, 3, dtype=np.int32)
     assert np.array_equal(whole(streamed, some, 20_000)[some], dense.values[some])
     held = streamed.rows(some)

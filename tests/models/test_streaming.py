@@ -16,8 +16,10 @@ MODELS = (
     lambda **k: komd.CFKOMD(kernel=komd.kernels.Polynomial(degree=2, c=1), **k),
     lambda **k: komd.MSDW(alpha=0.15, locality=3, **k),
     lambda **k: komd.RP3Beta(**k),
+    lambda **k: komd.CFKOMD(user_damping=0.5, popularity=0.2, negatives_weight=0.3, **k),
+    lambda **k: komd.CFKOMD(kernel="linear", user_damping=1, popularity=0.4, negatives_weight=0, **k),
 )
-NAMES = ("ecfomd", "mean", "jaccard", "polynomial", "msdw", "rp3beta")
+NAMES = ("ecfomd", "mean", "jaccard", "polynomial", "msdw", "rp3beta", "stages", "no negatives")
 MEASURES = ["auc", "map@50", "ndcg@10", "recall@20", "coverage@10", "novelty@5"]
 
 

@@ -11,4 +11,5 @@ import komd.serve.app
 import komd.serve.protocol  # noqa: F401
 from komd.serve.live import Live
 
-Live(Path(os.environ["KOMD_REHEARSED"]))
+if "KOMD_REHEARSED" in os.environ:
+    Live(Path(os.environ["KOMD_REHEARSED"]))

@@ -128,10 +128,10 @@ def test_reasons_add_up_to_the_score(running, model, data):
 SERVED = sorted(name for name, kind in MODELS.items() if kind.serves_strangers and name != "WRMF")
 
 
-@pytest.mark.parametrize("name", SERVED)
+@pytest.mark.parametrize("name", [*SERVED, "CFKOMD(storage='streamed')"])
 def test_every_model_can_be_served(name, shop, settings, serving, tmp_path, small):
-    folder = tmp_path / f"{name}.komd"
-    model = MODELS[name]().fit(small)
+    folder = tmp_path / "model.komd"
+    model = komd.model_from_text(name).fit(small)
     model.save(folder)
     service = serving(replace(settings, model=folder))
     history = [small.items[k] for k in (3, 9, 20)]
@@ -249,7 +249,7 @@ def test_popularity_is_the_long_tail(running, model):
 
 def test_model_health_and_metrics(running, model):
     about = running.get("/v1/model")
-    assert (about["model"], about["users"], about["items"]) == (repr(model), 150, 90)
+    assert (about["model"], about["users"], about["items"]) == (model.text, 150, 90)
     assert about["interactions"] == len(model.catalogue.histories.indices)
     assert running.get("/v1/health") == {"status": "ok"} and running.get("/v1/ready") == {"status": "ready"}
     running.get("/v1/users/somebody-secret/recommendations")

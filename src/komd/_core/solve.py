@@ -89,6 +89,7 @@ def solve_users(
     values: np.ndarray,
     S: np.ndarray,
     exact: bool,
+    theta: float,
     lam: float,
     tol: float,
     history_indptr: np.ndarray,
@@ -103,8 +104,9 @@ def solve_users(
 ) -> int:
     """CF-KOMD's weights for a block of users, in the form the scorer takes (docs/maths.md, "One scorer").
 
-    K is `dense`, or compressed rows when `dense` is empty. With `exact` negatives the weight of item i is
-    alpha_i + 1/m_u- and the offset 1/m_u-; else alpha_i and 1/m. `gaps` gets each user's KKT gap.
+    K is `dense`, or compressed rows when `dense` is empty. `theta` is how much the negatives count. With `exact` ones
+    the weight of item i is alpha_i + theta/m_u- and the offset theta/m_u-; else alpha_i and theta/m. `gaps` gets each
+    user's KKT gap.
     Scratch for the largest m_u of the block: `lines` (9, m_u) float64, `rows` (2, m_u) float32, `kept` (m_u) int32; and
     `squares` (2, side * side) float32: K_u is gathered whole up to m_u = side, else row by row as steps need it.
     Returns the number of users whose gap stayed above `tol`.
@@ -125,7 +127,7 @@ def solve_users(
         g, q = lines[0, :m_u], lines[1, :m_u]
         for i in range(m_u):
             g[i] = gather_row(dense, indptr, indices, values, h, i, K_u[i if whole else 0])
-        _begin(S, exact, lam, h, q, g, alpha)
+        _begin(S, exact, theta, lam, h, q, g, alpha)
         if whole:
             solve_shrinking(K_u, q, g, lam, alpha, tol, kept, squares[1], lines[2:])
             low, high = worst_pair(g, alpha, lines[8])
@@ -140,7 +142,7 @@ def solve_users(
                 low, high = move_weight(rows[0, :m_u], rows[1, :m_u], low, high, g, lam, alpha, floor)
         gaps[u] = g[high] - g[low]
         unsolved += gaps[u] > tol
-        offsets[u] = _as_scored(exact, m, alpha)
+        offsets[u] = _as_scored(exact, theta, m, alpha)
     return unsolved
 
 
@@ -150,6 +152,7 @@ def solve_gathered(
     starts: np.ndarray,
     S: np.ndarray,
     exact: bool,
+    theta: float,
     lam: float,
     tol: float,
     history_indptr: np.ndarray,
@@ -182,18 +185,25 @@ def solve_gathered(
             at = starts[u] + i * stride
             K_u[i] = blocks[at : at + m_u]
             g[i] = _total(K_u[i])
-        _begin(S, exact, lam, h, q, g, alpha)
+        _begin(S, exact, theta, lam, h, q, g, alpha)
         solve_shrinking(K_u, q, g, lam, alpha, tol, kept, squares[1], lines[2:])
         low, high = worst_pair(g, alpha, lines[8])
         gaps[u] = g[high] - g[low]
         unsolved += gaps[u] > tol
-        offsets[u] = _as_scored(exact, S.shape[0], alpha)
+        offsets[u] = _as_scored(exact, theta, S.shape[0], alpha)
     return unsolved
 
 
 @inner
 def _begin(
-    S: np.ndarray, exact: bool, lam: float, h: np.ndarray, q: np.ndarray, g: np.ndarray, alpha: np.ndarray
+    S: np.ndarray,
+    exact: bool,
+    theta: float,
+    lam: float,
+    h: np.ndarray,
+    q: np.ndarray,
+    g: np.ndarray,
+    alpha: np.ndarray,
 ) -> None:
     """Even weights, q and the first gradient of the user with items h; `g` arrives as the sums of the rows of K_u."""
     m = S.shape[0]
@@ -206,19 +216,20 @@ def _begin(
             q[i] = (S[h[i]] - g[i]) / negatives
         else:
             q[i] = 0.0
+        q[i] *= theta
         alpha[i] = 1.0 / m_u
         g[i] = (g[i] + lam) / m_u - q[i]
 
 
 @inner
-def _as_scored(exact: bool, m: int, alpha: np.ndarray) -> float:
+def _as_scored(exact: bool, theta: float, m: int, alpha: np.ndarray) -> float:
     """Turn alpha into the weights that the scorer takes; returns the offset that belongs to them."""
     if not exact:
-        return 1.0 / m
+        return theta / m
     negatives = m - alpha.shape[0]
     if negatives == 0:
         return 0.0
     for i in range(alpha.shape[0]):
-        alpha[i] += 1.0 / negatives
-    offset: float = 1.0 / negatives
+        alpha[i] += theta / negatives
+    offset: float = theta / negatives
     return offset

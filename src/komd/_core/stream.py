@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from komd._core.compile import compiled
+from komd._core.compile import compiled, inner
 from komd._core.prefetch import prefetch
 
 __all__ = ["advance_segments", "count_strip", "deliver", "gather_rows", "keep_names", "score_strip", "score_targets"]
@@ -20,12 +20,14 @@ _DENSE = 4  # a row with more than one column in so many is held dense: straight
 
 @compiled
 def advance_segments(
-    indptr: np.ndarray, indices: np.ndarray, last: int, ends: np.ndarray, segments: np.ndarray
+    indptr: np.ndarray, indices: np.ndarray, last: int, ends: np.ndarray, segments: np.ndarray, active: np.ndarray
 ) -> None:
     """segments[v] = where the items of user v below `last` begin and how many there are, as start * 65536 + number.
 
-    `ends[v]` is where the previous strip ended in v's row, and leaves at the end of this one.
+    `ends[v]` is where the previous strip ended in v's row, and leaves at the end of this one. `active` gets one bit a
+    user: whether there are any. It is small enough for the near cache, where most visits then end.
     """
+    active[:] = 0
     for v in range(indptr.shape[0] - 1):
         start = ends[v]
         stop = indptr[v + 1]
@@ -34,6 +36,14 @@ def advance_segments(
             end += 1
         ends[v] = end
         segments[v] = (start << 16) | (end - start)
+        active[v >> 3] |= np.uint8(end > start) << np.uint8(v & 7)
+
+
+@inner
+def _is_active(active: np.ndarray, v: int) -> bool:
+    """Whether user v has anything in the strip."""
+    found: bool = (active[v >> 3] >> np.uint8(v & 7)) & np.uint8(1) != 0
+    return found
 
 
 @compiled
@@ -41,6 +51,7 @@ def count_strip(
     item_indptr: np.ndarray,
     item_users: np.ndarray,
     segments: np.ndarray,
+    active: np.ndarray,
     user_items: np.ndarray,
     rows: np.ndarray,
     first: int,
@@ -64,16 +75,22 @@ def count_strip(
         start = end
         stop = item_indptr[i + 1]
         for p in range(item_indptr[i], stop):
-            if p + _AHEAD < stop:
-                prefetch(segments, item_users[p + _AHEAD])
-            segment = segments[np.uint32(item_users[p])]
-            number = segment & 65535
-            if number == 0:
+            if p + 2 * _AHEAD < stop:  # a user's place first, then, when that has come, the row it points to
+                v = np.uint32(item_users[p + 2 * _AHEAD])
+                if _is_active(active, v):
+                    prefetch(segments, v)
+                v = np.uint32(item_users[p + _AHEAD])
+                if _is_active(active, v):
+                    prefetch(user_items, segments[v] >> 16)
+            v = np.uint32(item_users[p])
+            if not _is_active(active, v):
                 continue
+            segment = segments[v]
+            number = segment & 65535
             if weights is None:
                 weight = 1
             else:
-                weight = weights[item_users[p]]
+                weight = weights[v]
             where = segment >> 16
             for k in range(where, where + number):
                 j = user_items[k] - first

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,20 +31,21 @@ def kernel_matrix(
     *,
     user_weights: NDArray[np.float64] | None = None,
     degrees: NDArray[np.float64] | None = None,
+    scale: NDArray[np.float64] | None = None,
     threads: int | None = None,
 ) -> ItemMatrix:
     """K between items, from users' sorted compressed rows.
 
-    The `Recipe` of `kernel`, `user_weights` and `degrees` says what an entry is; the diagonal of a kernel with a unit
-    diagonal is exactly 1, or 0 for an item nobody chose. The same for any number of threads. A streamed matrix is
-    computed whenever it is read, and keeps the rows it was given.
+    The `Recipe` of `kernel`, `user_weights`, `degrees` and `scale` says what an entry is; the diagonal of a kernel with
+    a unit diagonal is exactly 1 (or scale²), or 0 for an item nobody chose. The same for any number of threads. A
+    streamed matrix is computed whenever it is read, and keeps the rows it was given.
     """
-    recipe = Recipe.of(kernel, indptr, indices, items, user_weights=user_weights, degrees=degrees)
+    recipe = Recipe.of(kernel, indptr, indices, items, user_weights=user_weights, degrees=degrees, scale=scale)
     if how.storage == "streamed":
         return StreamedMatrix(recipe, indptr, indices)
     by_item = _by_item(indptr, indices, items)
     build = _dense if how.storage == "dense" else _sparse
-    return build(kernel, indptr, indices, by_item, recipe.user_weights, recipe.degree, threads)
+    return build(recipe, indptr, indices, by_item, threads)
 
 
 def _by_item(indptr: NDArray[np.int64], indices: NDArray[np.int32], items: int) -> Columns:
@@ -61,57 +62,57 @@ def _by_item(indptr: NDArray[np.int64], indices: NDArray[np.int32], items: int) 
 
 
 def _dense(
-    kernel: Kernel,
+    recipe: Recipe,
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
     by_item: Columns,
-    weights: NDArray[np.float64] | None,
-    degree: NDArray[np.float64],
     threads: int | None,
 ) -> ItemMatrix:
     from komd._core.gram import count_upper
 
     item_indptr, item_users, item_where = by_item
+    kernel, degree, weights, scale = recipe.kernel, recipe.degree, recipe.user_weights, recipe.scale
     items = len(degree)
     K = np.empty((items, items), np.float32)
 
     def fill(block: tuple[int, int]) -> None:
         first, last = block
-        counts = np.zeros((last - first, items), np.int32 if weights is None else np.float64)
+        counts: NDArray[Any] = np.zeros((last - first, items), recipe.number)
         count_upper(item_indptr, item_users, item_where, indptr, indices, first, last, counts, weights)
         # Below the diagonal of the little square the counts are missing: they stand mirrored above it.
         square = counts[:, first:last]
         square += np.triu(square, 1).T
         both = counts[:, first:].astype(np.float64, copy=False)
-        values = kernel.of_counts(both, degree[first:last, None], degree[None, first:]).astype(np.float32)
+        values = kernel.of_counts(both, degree[first:last, None], degree[None, first:])
+        if scale is not None:
+            values *= scale[first:last, None] * scale[None, first:]
         K[first:last, first:] = values
-        below = values[:, last - first :]
-        if not kernel.symmetric:
+        if kernel.symmetric:
+            K[last:, first:last] = K[first:last, last:].T
+        else:
             turned = kernel.of_counts(both[:, last - first :], degree[None, last:], degree[first:last, None])
-            below = turned.astype(np.float32)
-        K[last:, first:last] = below.T
+            if scale is not None:
+                turned *= scale[first:last, None] * scale[None, last:]
+            K[last:, first:last] = turned.T
 
     for _ in pool.run(fill, pool.blocks(items, _DENSE_ROWS), threads=threads, label="kernel", size=_items_of):
         pass
     if kernel.unit_diagonal:
-        np.fill_diagonal(K, np.diff(item_indptr) > 0)
+        np.fill_diagonal(K, recipe.diagonal)
     return DenseMatrix(K)
 
 
 def _sparse(
-    kernel: Kernel,
+    recipe: Recipe,
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
     by_item: Columns,
-    weights: NDArray[np.float64] | None,
-    degree: NDArray[np.float64],
     threads: int | None,
 ) -> ItemMatrix:
     from komd._core.gram import count_pairs
 
     item_indptr, item_users, _ = by_item
-    items = len(degree)
-    number = np.int32 if weights is None else np.float64
+    weights, number, items = recipe.user_weights, recipe.number, len(recipe.degree)
     activity = np.diff(indptr)
     reach = np.zeros(len(item_users) + 1, np.int64)  # counts to be made for all pairs before this one
     np.cumsum(activity[item_users], out=reach[1:])
@@ -127,12 +128,9 @@ def _sparse(
         counter = np.zeros(items, number)
         count_pairs(item_indptr, item_users, indptr, indices, first, last, counter, rows, columns, counts, weights)
         columns = columns[: rows[-1]].copy()
-        row_of = np.repeat(np.arange(first, last), np.diff(rows))
+        row_of = np.repeat(np.arange(first, last, dtype=np.int32), np.diff(rows))
         both = counts[: rows[-1]].astype(np.float64, copy=False)
-        values = kernel.of_counts(both, degree[row_of], degree[columns]).astype(np.float32)
-        if kernel.unit_diagonal:
-            values[row_of == columns] = 1.0
-        return np.diff(rows), columns, values
+        return np.diff(rows), columns, recipe.values(both, row_of, columns)
 
     row_indptr = np.zeros(items + 1, np.int64)
     columns, values = np.empty(0, np.int32), np.empty(0, np.float32)

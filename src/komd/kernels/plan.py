@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd.errors import InputError
+from komd.kernels.expectation import saturating_density
 from komd.memory import budget, readable
 
 __all__ = ["STORAGES", "Plan", "estimate_density", "expected_nonzeros", "plan", "storage_bytes"]
@@ -16,7 +17,7 @@ __all__ = ["STORAGES", "Plan", "estimate_density", "expected_nonzeros", "plan", 
 STORAGES = ("dense", "sparse", "streamed")
 _SMALL = 4096  # items up to which dense is always right: 67 MB, and rows of it are read straight through
 _FULL = 0.2  # above this share of non-zeros dense rows are faster to add than sparse ones, though they weigh more
-_MARGIN = 2.5  # the density estimate may be that many times too low (docs/sparsity.md)
+_MARGIN = 1.5  # the density estimate may be that many times too low (docs/sparsity.md)
 _SHARE = 0.5  # of the budget that a sparse K may take where the alternative is to stream it
 _STRIP = 64 << 20  # bytes of a strip of K with which streaming still works well
 _BINS = 512
@@ -49,13 +50,13 @@ def plan(
     """Choose how to hold K for items and users of these degrees under a memory budget.
 
     `storage` asks for one form whatever K looks like; `streams` says that the caller can do without K in memory.
-    `measure` finds the density of K better than `estimate_density` can, at some cost: it is called where the estimate,
-    which may be that far off, leaves open whether K fits. Raises InputError, with the numbers, when the choice cannot
+    `measure` finds the density of K better than `saturating_density` can, at some cost: it is called where the
+    estimate leaves open whether K fits. Raises InputError, with the numbers, when the choice cannot
     fit.
     """
     m = len(popularity)
     users, pairs = len(activity), int(activity.sum())
-    density = estimate_density(popularity, activity)
+    density = saturating_density(popularity, activity)
     room = budget(memory)
     at_most = storage_bytes(m, users, pairs, _MARGIN * density)["sparse"]
     if measure and storage != "streamed" and at_most > _SHARE * room:

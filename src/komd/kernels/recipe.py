@@ -22,12 +22,14 @@ class Recipe:
 
     With `user_weights` (one a user, > 0) the size of a set of users is what they weigh together: |U_i ∩ U_j| becomes
     Σ_{v ∈ U_i ∩ U_j} weight_v, and |U_i| likewise, which keeps the meaning of every kernel (the cosine becomes that of
-    the weighted vectors). `degree` holds the sizes |U_i|, or what stands in for them.
+    the weighted vectors). `degree` holds the sizes |U_i|, or what stands in for them. With `scale` (one an item, > 0)
+    entry (i, j) is multiplied by scale_i · scale_j before it is rounded: items become longer or shorter vectors.
     """
 
     kernel: Kernel
     degree: Floats
     user_weights: Floats | None = None
+    scale: Floats | None = None
 
     @staticmethod
     def of(
@@ -38,6 +40,7 @@ class Recipe:
         *,
         user_weights: Floats | None = None,
         degrees: Floats | None = None,
+        scale: Floats | None = None,
     ) -> Recipe:
         """The recipe for users' compressed rows; sizes are taken from them unless `degrees` are given."""
         if user_weights is not None:
@@ -51,7 +54,11 @@ class Recipe:
             degree = np.bincount(indices, weights=every, minlength=items).astype(np.float64, copy=False)
         else:
             degree = np.bincount(indices, minlength=items).astype(np.float64)
-        return Recipe(kernel, degree, user_weights)
+        if scale is not None:
+            scale = np.ascontiguousarray(scale, np.float64)
+            if scale.shape != (items,) or not (np.isfinite(scale) & (scale > 0)).all():
+                raise InputError(f"scale must be {items:,} finite numbers > 0, one for each item")
+        return Recipe(kernel, degree, user_weights, scale)
 
     @cached_property
     def factors(self) -> tuple[Floats, Floats]:
@@ -71,7 +78,28 @@ class Recipe:
 
     def values(self, both: Floats, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
         """K at these places, from what their users weigh together; `both` may be overwritten."""
-        out = self.kernel.of_counts(both, self.degree[rows], self.degree[columns]).astype(np.float32)
+        return self.finished(self.kernel.of_counts(both, self.degree[rows], self.degree[columns]), rows, columns)
+
+    def from_products(
+        self, products: Floats, rows: NDArray[np.int32], columns: NDArray[np.int32]
+    ) -> NDArray[np.float32]:
+        """The same from what was written down while counting: counts times `factors`; it may be overwritten."""
+        if not self.by_product:
+            return self.values(products, rows, columns)
+        return self.finished(self.kernel.of_product(products), rows, columns)
+
+    def finished(self, values: Floats, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
+        """K at these places from the kernel's values there; `values` may be overwritten."""
+        if self.scale is not None:
+            # The two scales first: their product is the same for (i, j) and (j, i), so K stays symmetric to the bit.
+            values *= self.scale[rows] * self.scale[columns]
+        out = values.astype(np.float32)
         if self.kernel.unit_diagonal:
-            out[rows == columns] = 1.0
+            own = rows == columns
+            out[own] = 1.0 if self.scale is None else self.scale[rows[own]] ** 2
         return out
+
+    @property
+    def diagonal(self) -> NDArray[np.float32]:
+        """K(i, i) of a kernel with a unit diagonal; zero for items nobody chose."""
+        return ((self.degree > 0) * (1.0 if self.scale is None else self.scale**2)).astype(np.float32)

@@ -68,6 +68,8 @@ class StreamedMatrix(ItemMatrix):
         if isinstance(recipe.kernel, Linear):
             # Σ_j Σ_{v ∈ U_i ∩ U_j} w_v r_i r_j, taken user by user: no entry of K is needed.
             left, right = recipe.factors
+            if recipe.scale is not None:
+                left, right = left * recipe.scale, right * recipe.scale
             owner = np.repeat(np.arange(len(self._indptr) - 1, dtype=np.int32), np.diff(self._indptr))
             of_user: NDArray[np.float64] = np.bincount(
                 owner, weights=right[self._indices], minlength=len(self._indptr) - 1
@@ -142,12 +144,13 @@ class StreamedMatrix(ItemMatrix):
 
         n = len(self._indptr) - 1
         ends, segments = self._indptr[:-1].copy(), np.empty(n, np.int64)
+        active = np.empty(n // 8 + 1, np.uint8)
         row_of = np.full(self.items, -1, np.int32)
         row_of[rows] = np.arange(len(rows), dtype=np.int32)
         work = Workplace(self.recipe, self.by_item, self._indices, rows, int(room))
         for first, last in self._cuts(rows, room):
-            advance_segments(self._indptr, self._indices, last, ends, segments)
-            work.fill(first, last, segments, threads)
+            advance_segments(self._indptr, self._indices, last, ends, segments, active)
+            work.fill(first, last, segments, active, threads)
             yield work.strip(first, last, row_of)
 
     def gather(
@@ -210,10 +213,10 @@ class StreamedMatrix(ItemMatrix):
                 recipe.user_weights,
             )
             products, columns = scratch.products[:size], scratch.columns[:size]
-            if recipe.by_product:
+            if recipe.by_product and recipe.scale is None:
                 values = recipe.kernel.of_product(products).astype(np.float32)
             else:
-                values = recipe.values(products, np.repeat(some, written[block[0] : block[1]]), columns)
+                values = recipe.from_products(products, np.repeat(some, written[block[0] : block[1]]), columns)
             deliver(values, destinations[first:last], widths[people[first:last]], blocks)
 
         written = sizes[people_indptr[rows + 1]] - sizes[people_indptr[rows]]

@@ -13,7 +13,7 @@ from komd.kernels.recipe import Recipe
 
 __all__ = ["WIDEST", "Strip", "Workplace"]
 
-WIDEST = 4096  # columns of a strip at most: a person's scores of it stay in the cache
+WIDEST = 8192  # columns of a strip at most: a person's scores of it stay in the cache
 _CHUNK = 1 << 20  # entries counted by a thread before they are turned into values
 
 
@@ -53,7 +53,9 @@ class Workplace:
         """What was filled last."""
         return Strip(first, last, row_of, self._starts, self._named, self._lengths, self._columns, self._values)
 
-    def fill(self, first: int, last: int, segments: NDArray[np.int64], threads: int | None) -> None:
+    def fill(
+        self, first: int, last: int, segments: NDArray[np.int64], active: NDArray[np.uint8], threads: int | None
+    ) -> None:
         """Count all rows in columns first..last and keep their values."""
         from komd._core.stream import count_strip, keep_names
 
@@ -68,6 +70,7 @@ class Workplace:
             size = count_strip(
                 *self._by_item,
                 segments,
+                active,
                 self._user_items,
                 rows,
                 first,
@@ -79,11 +82,11 @@ class Workplace:
                 products,
                 recipe.user_weights,
             )
-            if recipe.by_product:
+            if recipe.by_product and recipe.scale is None:
                 values = recipe.kernel.of_product(products[:size]).astype(np.float32)
             else:
                 names = columns[:size].astype(np.int32) + np.int32(first)
-                values = recipe.values(products[:size], np.repeat(rows, lengths), names)
+                values = recipe.from_products(products[:size], np.repeat(rows, lengths), names)
             inside = np.cumsum(lengths) - lengths
             with self._lock:  # a memory copy, short beside the counting
                 if end[0] + size > len(self._values):

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from komd import threads as pool
 from komd.errors import InputError, SolverError
 from komd.kernels.dot_product import Kernel, kernel_named
-from komd.kernels.matrix import ItemMatrix
+from komd.kernels.matrix import DenseMatrix, ItemMatrix
+from komd.kernels.spectral import filter_ridge, ridge_precision
 from komd.models.catalogue import Catalogue
 from komd.models.counted import FromCounts, storage_word
 from komd.models.histories import Histories
 from komd.models.parameters import at_least, one_of
 
-__all__ = ["CFKOMD", "Solution"]
+__all__ = ["CFKOMD", "Solution", "stretched"]
 
 _SOLVED_TOGETHER = 256  # people whose problems a thread solves in one go
 _GATHERED = 4096  # longest history whose K_u is gathered whole: 134 MB of scratch a thread
@@ -54,6 +55,10 @@ class CFKOMD(FromCounts):
 
     one small convex problem with a unique answer (for λ > 0). Nothing depends on a seed.
 
+    K is made in stages, each a kernel again (docs/maths.md, "Kernels in stages"): users weighted by a_v^−γ, the cosine
+    of the weighted items, the function `kernel` of it, items stretched by d_i^β, and a filter of the spectrum. The
+    defaults are the paper's: γ = β = 0 and no filter.
+
     Parameters
     ----------
     kernel
@@ -65,9 +70,24 @@ class CFKOMD(FromCounts):
         same for everybody (off by at most 2 |I_u| / m in each component).
     tolerance
         KKT gap to which every problem is solved; an answer that misses it raises SolverError.
+    user_damping
+        γ >= 0: a user of a_v items counts a_v^−γ wherever users are counted, so that people who chose nearly everything
+        say less of what goes together. ½ does well on most data.
+    popularity
+        β >= 0: items are vectors of length d_i^β, d_i being their popularity, instead of 1. Popular items come first
+        more often: better at the top of a list, at some cost in AUC where data are sparse.
+    ridge
+        μ > 0: K becomes K (K + μI)⁻¹, which keeps what is common to many items from drowning the rest; smaller is
+        stronger. None: no filter. A filtered K is dense, and costs some m³ operations to make.
+    negatives_weight
+        θ >= 0: how much the items not chosen count, in the problem (θq) and in the score; 1 is the paper, 0 leaves them
+        out.
     storage
         How to hold K: "dense", "sparse", "streamed" (never held: computed again in strips whenever it is read), or None
-        for what is fastest within the memory budget.
+        for what is fastest within the memory budget. With `ridge` it is dense.
+
+    Before the filter and after it K is scaled to a mean diagonal of 1 (over items that somebody chose), so that
+    `regularization` and `ridge` mean the same whatever the other stages are.
 
     Examples
     --------
@@ -87,17 +107,34 @@ class CFKOMD(FromCounts):
         regularization: float = 0.01,
         negatives: str = "exact",
         tolerance: float = 1e-8,
+        user_damping: float = 0.0,
+        popularity: float = 0.0,
+        ridge: float | None = None,
+        negatives_weight: float = 1.0,
         storage: str | None = None,
     ) -> None:
         kernel_named(kernel)
         at_least("regularization", regularization, 0)
         one_of("negatives", negatives, ("exact", "mean"))
         at_least("tolerance", tolerance, 0, open_end=True)
+        at_least("user_damping", user_damping, 0)
+        at_least("popularity", popularity, 0)
+        if ridge is not None:
+            at_least("ridge", ridge, 0, open_end=True)
+        at_least("negatives_weight", negatives_weight, 0)
         storage_word(storage)
+        if ridge is not None and storage not in (None, "dense"):
+            raise InputError(
+                f"a filtered kernel is dense: with ridge= storage must be None or 'dense', got {storage!r}"
+            )
         self.kernel = kernel
         self.regularization = regularization
         self.negatives = negatives
         self.tolerance = tolerance
+        self.user_damping = user_damping
+        self.popularity = popularity
+        self.ridge = ridge
+        self.negatives_weight = negatives_weight
         self.storage = storage
 
     def _kernel(self) -> Kernel:
@@ -106,11 +143,23 @@ class CFKOMD(FromCounts):
     def _build(
         self, catalogue: Catalogue, threads: int | None, memory: str | int | None
     ) -> tuple[ItemMatrix, NDArray[np.float64]]:
-        K = self._counted(catalogue, threads, memory)
+        if self.ridge is None:
+            K = self._counted(catalogue, threads, memory)
+            return K, K.sums()
+        chosen = int(np.count_nonzero(catalogue.popularity))
+        precision = ridge_precision(len(catalogue.order), chosen, memory)
+        K = self._counted(catalogue, threads, memory, storage="dense")
+        assert isinstance(K, DenseMatrix)
+        filter_ridge(K, float(self.ridge), precision=precision, threads=threads)
         return K, K.sums()
 
     def _counting(self, rows: Histories, items: int) -> tuple[Kernel, dict[str, Any]]:
-        return self._kernel(), {}
+        options: dict[str, Any] = {}
+        if self.user_damping:
+            options["user_weights"] = np.maximum(rows.lengths, 1) ** -float(self.user_damping)
+        if self.popularity:
+            options["scale"] = stretched(np.bincount(rows.indices, minlength=items), float(self.popularity))
+        return self._kernel(), options
 
     def _weigh(self, histories: Histories) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         weights, offsets, _ = self._solve(histories)
@@ -130,6 +179,7 @@ class CFKOMD(FromCounts):
             *self._matrix.compiled_form(),
             self._S,
             self.negatives == "exact",
+            self._theta,
             float(self.regularization),
             float(self.tolerance),
             histories.indptr,
@@ -144,6 +194,11 @@ class CFKOMD(FromCounts):
         )
         self._refuse(unsolved, gaps)
         return weights, offsets, gaps
+
+    @property
+    def _theta(self) -> float:
+        # Negative zero where negatives do not count: −b S is +0 then, and nobody is shown a score of −0.
+        return float(self.negatives_weight) or -0.0
 
     _needs_squares = True
 
@@ -163,6 +218,7 @@ class CFKOMD(FromCounts):
                 starts[a : b + 1],
                 self._S,
                 self.negatives == "exact",
+                self._theta,
                 float(self.regularization),
                 float(self.tolerance),
                 some.indptr,
@@ -203,3 +259,14 @@ class CFKOMD(FromCounts):
         shift = offsets[0] if self.negatives == "exact" else 0.0
         items = self.catalogue.item_ids(row.indices).to_pylist()
         return Solution(items, weights - shift, np.ones(len(items), bool), float(gaps[0]))
+
+
+def stretched(popularity: NDArray[np.int64], power: float) -> NDArray[np.float64]:
+    """d_i^β, divided so that the squares of the items that somebody chose have a mean of 1."""
+    chosen = popularity > 0
+    # Relative to the most popular item: no power overflows.
+    relative = np.maximum(popularity, 1) / max(int(popularity.max(initial=1)), 1)
+    scale: NDArray[np.float64] = np.maximum(relative**power, 1e-100)
+    mean = float((scale[chosen] ** 2).mean()) if chosen.any() else 1.0
+    scale /= np.sqrt(mean)
+    return scale

@@ -45,7 +45,7 @@ class FromCounts(ItemBased):
 
     @abstractmethod
     def _counting(self, rows: Histories, items: int) -> tuple[Kernel, dict[str, Any]]:
-        """The kernel of the counts, and how users and items count (`user_weights`, `degrees` of `kernel_matrix`)."""
+        """The kernel of the counts, and how users and items count (keywords of `kernel_matrix`)."""
 
     def _weigh_gathered(
         self, people: Histories, blocks: NDArray[np.float32], starts: NDArray[np.int64], threads: int | None
@@ -53,14 +53,18 @@ class FromCounts(ItemBased):
         """`_weigh` where the matrix between everybody's own items has been gathered."""
         raise NotImplementedError
 
-    def _counted(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
+    def _counted(
+        self, catalogue: Catalogue, threads: int | None, memory: str | int | None, storage: str | None = None
+    ) -> ItemMatrix:
+        """The matrix, held as `storage` says, or else as the model does."""
         rows, m = catalogue.histories, len(catalogue.order)
         popularity = catalogue.popularity.astype(np.int64)
 
         def measure() -> float:
             return sampled_density(rows.indptr, rows.indices, m, threads=threads).value
 
-        how = plan(popularity, rows.lengths, memory=memory, storage=self.storage, measure=measure, streams=True)
+        asked = storage or self.storage
+        how = plan(popularity, rows.lengths, memory=memory, storage=asked, measure=measure, streams=True)
         kernel, options = self._counting(rows, m)
         matrix = kernel_matrix(kernel, rows.indptr, rows.indices, m, how, threads=threads, **options)
         self._held = how if how.storage == "streamed" else None

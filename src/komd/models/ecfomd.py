@@ -11,7 +11,8 @@ __all__ = ["ECFOMD"]
 class ECFOMD(CFKOMD):
     """Efficient CF-OMD: the negatives are their centroid, the kernel is the cosine.
 
-    Parameters are those of `CFKOMD` without the kernel.
+    The paper's method and no more: parameters are those of `CFKOMD` without the kernel and its further stages. For
+    these use `CFKOMD(kernel="linear", ...)`.
 
     Examples
     --------

@@ -6,7 +6,7 @@
     service.py    a person = the model's history + the store's, minus what was forgotten
     live.py       the model in use, and how another takes its place
     shelf.py      one model with its names: lists, reasons, similar items      search.py   items by name
-    events.py     live histories in SQLite or PostgreSQL
+    events.py     live histories; databases.py     SQLite or PostgreSQL
 
 A request takes the model once and keeps it to its end, so a new model may come in at any moment. Whatever solves,
 searches or waits for the database runs in threads; the event loop only reads and writes.

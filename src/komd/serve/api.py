@@ -24,7 +24,6 @@ from komd.serve.schemas import (
     EventsKept,
     Forgotten,
     Health,
-    Identifier,
     Item,
     Items,
     Model,
@@ -34,15 +33,17 @@ from komd.serve.schemas import (
     Problem,
     Recommendations,
     SimilarItems,
+    Text,
 )
 from komd.serve.service import Service
 
 __all__ = ["router"]
 
-UserId = Annotated[Identifier, BeforeValidator(decoded), Path(description="Id of a person.")]
-ItemId = Annotated[Identifier, BeforeValidator(decoded), Path(description="Id of an item.")]
+UserId = Annotated[Text, BeforeValidator(decoded), Path(description="Id of a person.")]
+ItemId = Annotated[Text, BeforeValidator(decoded), Path(description="Id of an item.")]
 Length = Annotated[int, Query(ge=1, le=LIMITS.n, description="How many at most.")]
 Few = Annotated[int, Query(ge=1, le=100, description="How many at most.")]
+Beginning = Annotated[str, Query(max_length=LIMITS.identifier, pattern=r"^[^\x00]*$", description="How the ids begin.")]
 Typed = Annotated[str, Query(max_length=200, description="What was typed so far.")]
 
 _WORDS = {
@@ -114,17 +115,15 @@ def router(service: Service, bench: Bench, metrics: Metrics, guards: list[Depend
     @api.post("/events", response_model=EventsKept, responses=_problems(*_BODY), tags=["people"])
     async def post_events(posted: PostedEvents) -> Response:
         """Keep what people chose. When this answers, it is on the disk and part of their next recommendation."""
-        pairs = [(event.user_id, event.item_id) for event in posted.events]
+        pairs = [event.pair for event in posted.events]
         written, kept = await bench.run(service.keep, pairs)
         kept.new = await asyncio.wrap_future(written)
         metrics.events.inc(kept.new)
         return _json(kept)
 
     @api.get("/users", response_model=People, tags=["people"])
-    async def users(prefix: Annotated[str, Query(max_length=LIMITS.identifier)] = "", n: Few = 20) -> Response:
+    async def users(prefix: Beginning = "", n: Few = 20) -> Response:
         """Ids of people that begin so."""
-        if "\x00" in prefix:
-            return _json(People(users=[]))
         return await answer(lambda: People(users=service.people(prefix, n)))
 
     @api.get("/users/{user_id}", response_model=Person, responses=_problems(404), tags=["people"])

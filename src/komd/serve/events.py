@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import queue
 import secrets
 import threading
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import sqlalchemy as sql
@@ -27,7 +25,8 @@ from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
-from komd.errors import InputError, KomdError
+from komd.errors import KomdError
+from komd.serve.databases import engine
 
 __all__ = ["Events", "StoreError", "Stored"]
 
@@ -35,7 +34,6 @@ _FORMAT = "1"
 _TOGETHER = 256  # requests in one commit
 _ROWS = 10_000  # pairs in one commit, about
 _TRIES = 3  # of a commit that lost to another one
-_SECONDS = 5  # a database that takes longer than this to answer is out of order
 
 
 class StoreError(KomdError):
@@ -55,7 +53,7 @@ class Events:
     """The store. Safe to use from many threads and, on the same database, from many processes."""
 
     def __init__(self, url: str, *, threads: int = 4) -> None:
-        self._engine = _engine(url, threads)
+        self._engine = engine(url, threads)
         self._writing = self._engine.execution_options(writing=True)
         self._text = sql.Text(collation="C") if self._engine.dialect.name == "postgresql" else sql.Text()
         about = sql.MetaData()
@@ -74,6 +72,7 @@ class Events:
             sql.Column("name", sql.Text, primary_key=True),
             sql.Column("value", sql.Text, nullable=False),
         )
+        self._about = self._person_statement()
         self._insert = postgresql_insert if self._engine.dialect.name == "postgresql" else sqlite_insert
         try:
             self._key = self._prepare(about)
@@ -94,21 +93,24 @@ class Events:
 
     def person(self, user: str, *, newest: int = 10_000) -> Stored:
         """What is stored of a person: their `newest` events, and whether they were forgotten."""
-        events, forgotten = self._events.c, self._forgotten.c
-        latest = (
-            sql.select(events.item_id, events.at)
-            .where(events.user_id == user)
-            .order_by(events.at.desc(), events.item_id.desc())
-            .limit(newest)
-            .subquery()
-        )
-        mark = sql.select(sql.null().label("item_id"), sql.literal(-1).label("at")).where(
-            forgotten.mark == self._mark(user)
-        )
-        # One statement, so that nothing can come between the two answers.
-        rows = self._read(sql.union_all(sql.select(latest.c.item_id, latest.c.at), mark))
+        rows = self._read(self._about, {"user": user, "newest": newest, "mark": self._mark(user)})
         found = [(str(item), int(at)) for item, at in rows if item is not None]
         return Stored(sorted(found, key=lambda event: (event[1], event[0])), len(found) < len(rows))
+
+    def _person_statement(self) -> Any:
+        """What `person` asks; one statement, so that nothing can come between the two answers. Made once: it takes
+        longer to put together than to carry out."""
+        events = self._events.c
+        latest = (
+            sql.select(events.item_id, events.at)
+            .where(events.user_id == sql.bindparam("user"))
+            .order_by(events.at.desc(), events.item_id.desc())
+            .limit(sql.bindparam("newest", type_=sql.Integer))
+            .subquery()
+        )
+        forgotten = self._forgotten.c.mark == sql.bindparam("mark")
+        mark = sql.select(sql.null().label("item_id"), sql.literal(-1).label("at")).where(forgotten)
+        return sql.union_all(sql.select(latest.c.item_id, latest.c.at), mark)
 
     def users(self, prefix: str, n: int) -> list[str]:
         """Up to n people with live events whose id begins so, in order."""
@@ -126,10 +128,10 @@ class Events:
         """Raises StoreError when the database does not answer."""
         self._read(sql.select(self._settings.c.value).limit(1))
 
-    def _read(self, statement: Any) -> list[Any]:
+    def _read(self, statement: Any, values: dict[str, Any] | None = None) -> list[Any]:
         try:
             with self._engine.connect() as connection:
-                return list(connection.execute(statement).all())
+                return list(connection.execute(statement, values).all())
         except SQLAlchemyError as error:
             raise StoreError(f"the store does not answer: {_reason(error)}") from error
 
@@ -251,74 +253,6 @@ class _Write:
         self.pairs = pairs
         self.forget = forget
         self.answer: Future[int] = Future()
-
-
-def _engine(url: str, threads: int) -> sql.Engine:
-    try:
-        place = sql.make_url(url)
-    except SQLAlchemyError:
-        raise InputError("a store is sqlite:///FILE or postgresql://USER@HOST/NAME; this is neither") from None
-    kind = place.drivername.split("+")[0]
-    if kind == "postgres":
-        kind = "postgresql"
-    if kind == "sqlite":
-        return _sqlite(place, threads)
-    if kind == "postgresql":
-        return _postgresql(place, threads)
-    raise InputError(f"a store is sqlite:///FILE or postgresql://USER@HOST/NAME, got {kind}://…")
-
-
-def _sqlite(place: sql.URL, threads: int) -> sql.Engine:
-    if not place.database or place.database == ":memory:" or place.database.startswith("file:"):
-        raise InputError("a store in memory is lost with the process; name a file: sqlite:///FILE")
-    file = Path(place.database)
-    if not file.parent.is_dir():
-        raise InputError(f"there is no folder {file.parent} for the store {file.name}")
-    if not file.exists():  # histories are nobody else's business
-        os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))
-    engine = sql.create_engine(
-        place.set(drivername="sqlite+pysqlite"),
-        connect_args={"timeout": _SECONDS, "check_same_thread": False},
-        poolclass=sql.QueuePool,
-        pool_size=threads + 2,
-        max_overflow=0,
-        pool_timeout=_SECONDS,
-        hide_parameters=True,
-    )
-
-    @sql.event.listens_for(engine, "connect")
-    def opened(connection: Any, _: Any) -> None:
-        connection.isolation_level = None  # transactions begin where we say, below
-        for setting in (f"busy_timeout={1000 * _SECONDS}", "journal_mode=WAL", "synchronous=FULL", "cache_size=-8000"):
-            connection.execute(f"PRAGMA {setting}")
-
-    @sql.event.listens_for(engine, "begin")
-    def begun(connection: sql.Connection) -> None:
-        # A reader sees one state of the database; a writer waits for its turn at the start, not in the middle.
-        kind = "IMMEDIATE" if connection.get_execution_options().get("writing") else "DEFERRED"
-        connection.exec_driver_sql(f"BEGIN {kind}")
-
-    return engine
-
-
-def _postgresql(place: sql.URL, threads: int) -> sql.Engine:
-    try:
-        import psycopg  # noqa: F401
-    except ImportError:
-        raise InputError("a PostgreSQL store needs psycopg: pip install 'komd[serve,postgresql]'") from None
-    wait = 1000 * _SECONDS
-    return sql.create_engine(
-        place.set(drivername="postgresql+psycopg"),
-        connect_args={
-            "connect_timeout": _SECONDS,
-            "options": f"-c synchronous_commit=on -c statement_timeout={wait} -c lock_timeout={wait}",
-        },
-        pool_size=threads + 2,
-        max_overflow=0,
-        pool_timeout=_SECONDS,
-        pool_pre_ping=True,
-        hide_parameters=True,
-    )
 
 
 def _may_try_again(error: DBAPIError) -> bool:

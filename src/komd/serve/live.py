@@ -89,14 +89,14 @@ class Live:
             except KomdError:
                 self.refused += 1
                 raise
-            except (OSError, ValueError, TypeError, IndexError, KeyError, pa.ArrowException) as error:
+            except Exception as error:  # whatever is wrong with it: the old one works
                 self.refused += 1
                 raise ModelFileError(f"the model in {self._folder.name} cannot be used: {error}") from error
             finally:
                 self._seen = seen
             self.current = shelf
             self.taken += 1
-            log.info("took up model %s: %r", shelf.version, shelf.model)
+            log.info("took up model %s: %s", shelf.version, shelf.model.text)
             return shelf
 
     def refresh(self) -> bool:

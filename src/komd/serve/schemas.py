@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from komd.serve.settings import Limits
 
@@ -35,6 +35,7 @@ __all__ = [
     "Recommendations",
     "Similar",
     "SimilarItems",
+    "Text",
     "Why",
 ]
 
@@ -42,25 +43,14 @@ LIMITS = Limits()
 """The limits are part of the description, so they are the same for every service."""
 
 
-_Number = Annotated[int, Field(gt=-(2**64), lt=2**64)]
+Text = Annotated[str, Field(min_length=1, max_length=LIMITS.identifier, pattern=r"^[^\x00]*$")]
+_Number = Annotated[int, Field(strict=True, gt=-(2**64), lt=2**64)]
+Identifier = Text | _Number
+"""An id as it may be sent. Validated without a call into Python, of which a request may need thousands."""
 
 
-def _as_text(value: Any) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool):
-        if abs(value) >= 1 << 64:
-            raise ValueError("an id that is a number has at most 64 bits")
-        return str(value)
-    return value
-
-
-def _clean(value: str) -> str:
-    if "\x00" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
-        raise ValueError("an id is text without NUL characters or half characters")
-    return value
-
-
-_Text = Annotated[str, Field(min_length=1, max_length=LIMITS.identifier, pattern=r"^[^\x00]*$")]
-Identifier = Annotated[_Text, BeforeValidator(_as_text, json_schema_input_type=_Text | _Number), AfterValidator(_clean)]
+def _texts(ids: list[str | int] | None) -> list[str] | None:
+    return None if ids is None else [one if type(one) is str else str(one) for one in ids]
 
 
 class _Asked(BaseModel):
@@ -108,6 +98,26 @@ class Ask(_Asked):
         if self.explain and self.n > LIMITS.explained:
             raise ValueError(f"with explain, n is at most {LIMITS.explained}")
         return self
+
+    @property
+    def user(self) -> str | None:
+        """The person's id as text."""
+        return None if self.user_id is None else str(self.user_id)
+
+    @property
+    def chosen(self) -> list[str]:
+        """The history as texts."""
+        return _texts(self.history) or []
+
+    @property
+    def allowed(self) -> list[str] | None:
+        """The allow list as texts."""
+        return _texts(self.items)
+
+    @property
+    def denied(self) -> list[str] | None:
+        """The deny list as texts."""
+        return _texts(self.exclude)
 
     def manner(self) -> Any:
         """How is asked, whoever asks."""
@@ -184,6 +194,11 @@ class Event(_Asked):
 
     user_id: Identifier
     item_id: Identifier
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The ids as texts."""
+        return str(self.user_id), str(self.item_id)
 
 
 class PostedEvents(_Asked):

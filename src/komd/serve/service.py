@@ -70,8 +70,8 @@ class Service:
         answers: dict[int, Recommendations] = {}
         for places in alike.values():
             ask = asks[places[0]]
-            allow, allow_unknown = self._listed(shelf, ask.items)
-            deny, deny_unknown = self._listed(shelf, ask.exclude)
+            allow, allow_unknown = self._listed(shelf, ask.allowed)
+            deny, deny_unknown = self._listed(shelf, ask.denied)
             lists = shelf.recommend(
                 [asked[place].row for place in places],
                 n=ask.n,
@@ -87,10 +87,10 @@ class Service:
         return [answers[place] for place in range(len(asks))]
 
     def _asked(self, shelf: Shelf, ask: Ask) -> _Asked:
-        if ask.user_id is not None:
-            row, unknown, _ = self._history(shelf, ask.user_id)
+        if ask.user is not None:
+            row, unknown, _ = self._history(shelf, ask.user)
             return _Asked(row, unknown, ask)
-        texts = ask.history or []
+        texts = ask.chosen
         numbers = shelf.item_numbers(texts)
         return _Asked(numbers[numbers >= 0], [t for t, k in zip(texts, numbers, strict=True) if k < 0], ask)
 
@@ -205,16 +205,17 @@ def _stranger(text: str, at: int) -> Entry:
 
 
 def _answer(shelf: Shelf, ask: Ask, ranked: Ranked, unknown: list[str]) -> Recommendations:
-    texts = shelf.item_texts(ranked.items)
-    popularity = shelf.catalogue.popularity[ranked.items]
+    numbers = ranked.items.tolist()
+    texts, names = shelf.item_texts(ranked.items), shelf.names.several(ranked.items)
+    popularity, scores = shelf.catalogue.popularity[ranked.items].tolist(), ranked.scores.tolist()
     rows = []
-    for k, (number, text) in enumerate(zip(ranked.items.tolist(), texts, strict=True)):
+    for k, number in enumerate(numbers):
         rows.append(
             Recommendation(
-                item_id=text,
-                name=shelf.names.name(number),
+                item_id=texts[k],
+                name=names[k],
                 rank=k + 1,
-                score=float(ranked.scores[k]),
+                score=scores[k],
                 popularity=int(popularity[k]),
                 popularity_rank=number + 1,
                 details=shelf.names.details(number),
@@ -222,17 +223,17 @@ def _answer(shelf: Shelf, ask: Ask, ranked: Ranked, unknown: list[str]) -> Recom
             )
         )
     return Recommendations(
-        user_id=ask.user_id, items=rows, fallback=ranked.fallback, unknown_items=unknown, model=shelf.version
+        user_id=ask.user, items=rows, fallback=ranked.fallback, unknown_items=unknown, model=shelf.version
     )
 
 
 def _why(shelf: Shelf, ranked: Ranked, k: int) -> Why:
     assert ranked.reasons is not None
     reason = ranked.reasons[k]
-    texts = shelf.item_texts(reason.items)
+    texts, names = shelf.item_texts(reason.items), shelf.names.several(reason.items)
     parts = [
-        Contribution(item_id=text, name=shelf.names.name(number), contribution=float(part))
-        for number, text, part in zip(reason.items.tolist(), texts, reason.contributions, strict=True)
+        Contribution(item_id=text, name=name, contribution=part)
+        for text, name, part in zip(texts, names, reason.contributions.tolist(), strict=True)
     ]
     others = Other(items=reason.others, contribution=reason.others_contribution)
     return Why(contributions=parts, others=others, global_term=reason.global_term)

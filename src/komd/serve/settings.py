@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import json
 import stat
@@ -128,6 +129,7 @@ class Settings:
         return tokens
 
 
+@functools.lru_cache(256)
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach a host.
 

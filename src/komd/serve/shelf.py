@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from komd.errors import ModelFileError
+from komd.models.counted import FromCounts
 from komd.models.histories import Histories
 from komd.models.itembased import ItemBased
 from komd.models.ranking import Question
@@ -156,6 +157,8 @@ class Shelf:
             nothing = np.zeros(0)
             return [Reason(person.indices, nothing, 0, 0.0, float(score)) for score in scores]
         model, made = self.model, []
+        if isinstance(model, FromCounts):
+            model = model._at_hand(person)
         weights = model._weigh(person) if isinstance(model, ItemBased) else None
         for item in items:
             if isinstance(model, ItemBased) and weights is not None:  # ItemBased._explain, solving once for the list
@@ -187,7 +190,7 @@ class Shelf:
         """What can be told of the model."""
         catalogue = self.catalogue
         return {
-            "model": repr(self.model),
+            "model": self.model.text,
             "version": self.version,
             "loaded_at": self.loaded,
             "users": len(catalogue.users),

@@ -204,7 +204,7 @@ def analyze(
     tails = tail("item", popularity), tail("user", activity)
     prices = costs(users, items, data.pairs, work_of(activity), kernel.value, memory=memory, threads=threads)
     try:
-        how = plan(popularity, activity, memory=memory, streams=True)
+        how = plan(popularity, activity, memory=memory, measure=lambda: kernel.value, streams=True)
         chosen, reason = how.storage, str(how)
     except InputError as refused:
         chosen, reason = "", str(refused)

@@ -1,0 +1,96 @@
+"""The experiment on data of the size of the Million Song Dataset: generate, read, fit, rank, measure.
+
+`python -m benchmarks.msd` writes benchmarks/msd.json and docs/performance.md. Each step runs in a process of its own
+and is kept in benchmarks/work/; a run that was stopped goes on with the steps that are missing (`--fresh` forgets
+them). A step that fails or takes too long costs its own row. With `--users` or `--people` the run is a trial: its page
+stays in the work folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contenders import STEPS
+from benchmarks.measure import ROOT, machine
+
+USERS, PEOPLE = 1_200_000, 100_000
+WORK = ROOT / "benchmarks" / "work"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.msd", description=__doc__)
+    parser.add_argument("--users", type=int, default=USERS, help="how many users to generate")
+    parser.add_argument("--people", type=int, default=PEOPLE, help="how many of them to rank for")
+    parser.add_argument("--fresh", action="store_true", help="forget what earlier runs have measured")
+    parser.add_argument("--only", nargs="+", choices=STEPS, help="run only these steps (those they need must be there)")
+    parser.add_argument("--limit", type=float, default=15, help="minutes that a step may take")
+    asked = parser.parse_args()
+    trial = (asked.users, asked.people) != (USERS, PEOPLE)
+    folder = WORK / (f"msd-{asked.users}-{asked.people}" if trial else "msd")
+    plays = WORK / (f"plays-{asked.users}.parquet" if asked.users != USERS else "plays.parquet")
+    if asked.fresh and folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    started = time.perf_counter()
+    for number, name in enumerate(STEPS, 1):
+        if asked.only and name not in asked.only:
+            continue
+        if name == "generate" and plays.exists():
+            continue
+        if kept(folder, name).get("done"):
+            print(f"[{number}/{len(STEPS)}] {name}: kept from an earlier run", flush=True)
+            continue
+        print(f"[{number}/{len(STEPS)}] {name}, {(time.perf_counter() - started) / 60:.1f} minutes in", flush=True)
+        given = {"generate": [str(plays), str(asked.users)], "read": [str(plays), str(asked.people)]}.get(name, [])
+        error = step(folder, name, given, asked.limit)
+        if error:
+            print(f"    {error}", flush=True)
+            if name in ("generate", "read"):
+                sys.exit(f"{name} failed, and everything else needs it")
+    results = {"machine": machine(), "trial": trial} | {name: kept(folder, name) for name in STEPS}
+    file, page = (
+        (folder / "msd.json", folder / "performance.md")
+        if trial
+        else (ROOT / "benchmarks" / "msd.json", ROOT / "docs" / "performance.md")
+    )
+    file.write_text(json.dumps(results, indent=1) + "\n")
+    from benchmarks.page import write
+
+    write(page, msd=file)
+    print(f"wrote {file.relative_to(ROOT)} and {page.relative_to(ROOT)}")
+
+
+def kept(folder: Path, name: str) -> dict[str, Any]:
+    """What a step has measured; empty where it has not."""
+    file = folder / f"{name}.json"
+    found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    return found
+
+
+def step(folder: Path, name: str, given: list[str], limit: float) -> str | None:
+    """Run one step; what went wrong, if anything, which is kept beside what it had measured by then."""
+    file = folder / f"{name}.json"
+    file.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "benchmarks.contenders", name, str(folder), *given]
+    try:
+        done = subprocess.run(command, cwd=ROOT, timeout=60 * limit, stderr=subprocess.PIPE, text=True)
+    except subprocess.TimeoutExpired:
+        error = f"stopped after {limit:g} minutes"
+    else:
+        if done.returncode == 0:
+            return None
+        last = done.stderr.strip().splitlines()[-1:] or ["no word"]
+        error = f"ended with {done.returncode}: {last[0]}"
+    file.write_text(json.dumps({"name": name} | kept(folder, name) | {"done": False, "error": error}, indent=1) + "\n")
+    return error
+
+
+if __name__ == "__main__":
+    main()

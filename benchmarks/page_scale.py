@@ -1,0 +1,171 @@
+"""The part of docs/performance.md that `make bench-scale` measures, and its figure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["figure", "predicted", "section", "slope"]
+
+_ROOM = 0.05  # by which a measured slope may exceed the predicted one
+_WORDS = {"users": "users", "items": "items", "activity": "items of a user (mean)"}
+
+
+def predicted(results: dict[str, Any], line: list[dict[str, Any]]) -> np.ndarray:
+    """Seconds if time grew as Σ a_v² and people × touched non-zeros do, in the shares they have at the first point."""
+    first = line[0]
+    spent = first["phases"]["seconds"]
+    scoring, counting = spent["use"] / results["threads"], spent["gather"] + spent["count"]
+    terms = [counting * p["squares"] / first["squares"] + scoring * p["touched"] / first["touched"] for p in line]
+    return np.array(terms) * first["seconds"] / terms[0]
+
+
+def predicted_memory(results: dict[str, Any], line: list[dict[str, Any]]) -> np.ndarray:
+    """Bytes: the pairs by user and by item, everybody's K₊, the largest strip, the lists."""
+    lists = 12.0 * results["people"] * results["best"]
+    return np.array(
+        [
+            8.0 * p["pairs"] + 16.0 * p["users"] + 4 * p["own_squares"] + 6.0 * p["phases"]["largest_strip"] + lists
+            for p in line
+        ]
+    )
+
+
+def slope(line: list[dict[str, Any]], doubled: str, values: Any) -> float:
+    """Of the straight line through the points on logarithmic axes: 1 doubles with what is doubled."""
+    sizes = np.log2([p[doubled] for p in line])
+    return float(np.polyfit(sizes, np.log2(np.asarray(values, np.float64)), 1)[0])
+
+
+def _slopes(line: list[dict[str, Any]], doubled: str, values: Any) -> str:
+    """The slope of all points, and of the last three."""
+    return f"{slope(line, doubled, values):.2f} ({slope(line[-3:], doubled, values[-3:]):.2f})"
+
+
+def section(results: dict[str, Any]) -> str:
+    """The text, from scale.json."""
+    base, rows, over = results["base"], [], []
+    for doubled, line in results["lines"].items():
+        seconds, counting = [p["seconds"] for p in line], [p["counting"] for p in line]
+        squares, memory = [p["squares"] for p in line], [p["growth"] for p in line]
+        first, last, kept = line[0], line[-1], predicted_memory(results, line)
+        cells = [
+            f"{_WORDS[doubled]}, {first[doubled]:,} to {last[doubled]:,}",
+            f"{seconds[0]:.2g} → {seconds[-1]:.2g} s",
+        ]
+        cells += [_slopes(line, doubled, seconds), _slopes(line, doubled, predicted(results, line))]
+        cells.append(_slopes(line, doubled, counting))
+        cells += [
+            _slopes(line, doubled, [p["squares"] for p in line]),
+            f"{first['growth'] / 1e6:.0f} → {last['growth'] / 1e6:.0f} MB",
+        ]
+        rows.append([*cells, f"{slope(line, doubled, memory):.2f}", f"{slope(line, doubled, kept):.2f}"])
+        lines_of = {"the whole": (seconds, predicted(results, line)), "counting alone": (counting, squares)}
+        for what, (measured, bound) in lines_of.items():
+            for part, of in ((slice(None), "all points"), (slice(-3, None), "the last two doublings")):
+                found, allowed = (slope(line[part], doubled, values[part]) for values in (measured, bound))
+                if found > allowed + _ROOM:
+                    over.append((doubled, f"{what} with {doubled} over {of} ({found:.2f}, predicted {allowed:.2f})"))
+    head = [
+        "doubled",
+        "time",
+        "slope",
+        "predicted",
+        "counting alone: slope",
+        "of Σ a_v²",
+        "memory",
+        "slope",
+        "predicted",
+    ]
+    lines = [head, ["---"] * len(head), *rows]
+    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    verdict = (
+        f"Every slope of time is at most the predicted one (within {_ROOM})."
+        if not over
+        else f"Steeper than predicted by more than {_ROOM}: {'; '.join(words for _, words in over)}."
+    )
+    extra = "" if not any(doubled == "items" for doubled, _ in over) else f" {_why(results)}"
+    return f"""## How it grows
+
+From one run of `make bench-scale`. Machine: {results["machine"]}. From generated data of
+{base["users"]:,} users × {base["items"]:,} items with {base["activity"]} items a user, each of the three doubles
+alone. Time is that of fitting `ECFOMD(storage="streamed")` and listing the {results["best"]} best for
+{results["people"]:,} people on {results["threads"]} threads, memory what the process took beyond the data and the
+libraries. A slope of 1 doubles with what is doubled; in brackets that of the last two doublings, where what does not
+grow counts least.
+
+![Time and memory on logarithmic axes as users, items and activity double, with the predicted lines](figures/scale.svg)
+
+{table}
+
+Predicted for time: Σ a_v² for counting, a_v being the number of items of user v, and people × touched non-zeros for
+scoring, in the shares that the two have at the first point. For memory: 8 bytes a pair, everybody's K₊, the largest
+strip, and the lists. {verdict}{extra}
+"""
+
+
+def _why(results: dict[str, Any]) -> str:
+    line = results["lines"]["items"]
+    first, last = (p["phases"]["work"] for p in (line[0], line[-1]))
+
+    def grew(name: str) -> str:
+        return f"{first[name]:.2g} → {last[name]:.2g}"
+
+    return (
+        "What else there is to do shows when items double and nothing else does: a strip of columns visits every user "
+        f"of every item, and more items make more strips ({grew('strips')} strips, {grew('visits')} visits, beside "
+        f"{grew('counts')} counts); and every score of every person is set and looked at ({grew('scores')} scores, "
+        f"beside {grew('multiply-adds')} multiply-adds)."
+    )
+
+
+def figure(results: dict[str, Any]) -> str:
+    """Time above, memory below; a column for each of the three that double."""
+    from komd.svg import standalone
+
+    return standalone(lambda sheet: _draw(sheet, results), 10.5, 6.6)
+
+
+def _draw(sheet: Any, results: dict[str, Any]) -> None:
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    from komd.svg import FIRST, INK, SECOND
+
+    grid = sheet.subplots(2, len(results["lines"]), sharey="row")
+    handles: dict[str, Any] = {}
+
+    def plot(axes: Any, x: Any, y: Any, label: str, **style: Any) -> None:
+        handles[label] = axes.plot(x, y, linewidth=2.2, **style)[0]
+
+    dashed = {"color": INK, "linestyle": (0, (4, 3)), "zorder": 2}
+    for (doubled, line), (upper, lower) in zip(results["lines"].items(), grid.T, strict=True):
+        x = [p[doubled] for p in line]
+        plot(upper, x, predicted(results, line), "predicted", **dashed)
+        whole = {"color": FIRST, "marker": "o", "markersize": 7, "zorder": 4}
+        plot(upper, x, [p["seconds"] for p in line], "fit and rank", **whole)
+        alone = {"color": SECOND, "marker": "s", "markersize": 6, "zorder": 3}
+        plot(upper, x, [p["counting"] for p in line], "counting all of K alone", **alone)
+        plot(lower, x, predicted_memory(results, line) / 1e6, "predicted", **dashed)
+        plot(lower, x, [p["growth"] / 1e6 for p in line], "fit and rank", **whole)
+        upper.set_title("activity doubles" if doubled == "activity" else f"{doubled} double", fontsize=13)
+        lower.set_xlabel(_WORDS[doubled], fontsize=12)
+        for axes in (upper, lower):
+            axes.set_xscale("log", base=2)
+            axes.set_yscale("log")
+            axes.grid(True)
+            axes.set_xticks(x, [f"{v:,}" if v < 1_000 else f"{v / 1000:,.0f}k" for v in x])
+            axes.tick_params(labelsize=11)
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.10g}"))
+            axes.yaxis.set_minor_formatter(NullFormatter())
+    grid[0, 0].set_ylabel("seconds", fontsize=12)
+    grid[1, 0].set_ylabel("MB beyond the data", fontsize=12)
+    sheet.legend(
+        handles.values(),
+        handles.keys(),
+        loc="outside upper center",
+        ncols=3,
+        frameon=False,
+        fontsize=12,
+        handlelength=3,
+    )

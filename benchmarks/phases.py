@@ -1,0 +1,102 @@
+"""Where the time of a streamed ranking goes: komd's own functions with a clock around them, from outside."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+__all__ = ["PHASES", "Clock"]
+
+# name: (module, class or None, function). Whole phases are called by one thread, the compiled parts by all of them.
+PHASES = {
+    "gather": ("komd.kernels.streamed", "StreamedMatrix", "gather"),
+    "solve": ("komd.models.cfkomd", "CFKOMD", "_weigh_gathered"),
+    "count": ("komd.kernels.strips", "Workplace", "fill"),
+    "use": ("komd.models.streaming", "_Group", "_use"),
+    "gather_rows": ("komd._core.stream", None, "gather_rows"),
+    "solve_gathered": ("komd._core.solve", None, "solve_gathered"),
+    "advance_segments": ("komd._core.stream", None, "advance_segments"),
+    "count_strip": ("komd._core.stream", None, "count_strip"),
+    "score_strip": ("komd._core.stream", None, "score_strip"),
+    "push_top": ("komd._core.topn", None, "push_top"),
+    "add_won": ("komd._core.ranks", None, "add_won"),
+}
+
+
+class Clock:
+    """Seconds spent in each of `PHASES`, summed over threads, and the work done in them, since the last `lap`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seconds: dict[str, float] = defaultdict(float)
+        self._work: dict[str, float] = defaultdict(float)
+        self._having = np.zeros(0, np.int64)  # how many of the people at hand have each item
+        self._largest = 0
+        for name, (module, owner, function) in PHASES.items():
+            home: Any = import_module(module)
+            home = getattr(home, owner) if owner else home
+            setattr(home, function, self._timed(name, getattr(home, function)))
+        import_module("komd.models.counted")._AT_HAND = 0.0  # streamed at any size, as it would be at full size
+        self._watch_groups()
+
+    def lap(self) -> dict[str, Any]:
+        """What was spent and done since the last time."""
+        out = {"seconds": dict(self._seconds), "work": dict(self._work), "largest_strip": self._largest}
+        self._seconds, self._work, self._largest = defaultdict(float), defaultdict(float), 0
+        return out
+
+    def _timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        after = {"count": self._after_count, "gather": self._after_gather}.get(name)
+
+        def timed(*args: Any, **options: Any) -> Any:
+            start = time.perf_counter()
+            out = function(*args, **options)
+            seconds = time.perf_counter() - start
+            with self._lock:
+                self._seconds[name] += seconds
+            if after:
+                after(*args)
+            return out
+
+        return timed
+
+    def _watch_groups(self) -> None:
+        from komd.models import streaming
+
+        ranked = streaming._Group.ranked
+
+        def watched(group: Any, room: int, advance: Any) -> Any:
+            self._having = np.bincount(group._people.indices, minlength=group._matrix.items)
+            self._work["groups"] += 1
+            self._work["scores"] += float(len(group._people)) * group._matrix.items
+            self._work["counts"] += float(group._matrix._work[self._having > 0].sum())
+            out = ranked(group, room, advance)
+            self._having = np.zeros(0, np.int64)
+            return out
+
+        streaming._Group.ranked = watched  # type: ignore[method-assign]
+
+    def _after_gather(self, matrix: Any, indptr: Any, indices: Any, wanted_indptr: Any, *_: Any) -> None:
+        rows = np.unique(indices)
+        self._work["gathered visits"] += float(np.diff(matrix.by_item[0])[rows].sum())
+        self._work["gathered counts"] += float(matrix._work[rows].sum())
+        self._work["gathered entries"] += float((np.diff(indptr) * np.diff(wanted_indptr)).sum())
+
+    def _after_count(self, place: Any, first: int, last: int, *_: Any) -> None:
+        """Entries of the strip, and what it takes to score it: an entry of a row is used by all who have the item."""
+        lengths, rows = place._lengths, place._rows
+        self._work["strips"] += 1
+        self._work["visits"] += float(np.diff(place._by_item[0])[rows].sum())
+        self._work["entries"] += float(lengths.sum())
+        self._largest = max(self._largest, int(lengths.sum()))
+        if len(self._having):
+            people = self._having[rows].astype(np.float64)
+            named = lengths < last - first
+            self._work["multiply-adds"] += float(people @ lengths)
+            self._work["bytes scored"] += float(people @ (lengths * np.where(named, 6, 4)))

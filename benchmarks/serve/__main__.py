@@ -1,0 +1,176 @@
+"""Latency beside an echo, or a soak; figures go to benchmarks/serve/*.json and from there into docs/serving.md."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import komd
+from benchmarks.measure import ROOT, machine, movielens
+from benchmarks.serve.load import Service, load
+
+HERE = Path(__file__).parent
+PAGE = ROOT / "docs" / "serving.md"
+RATE = 300  # requests a second
+SECONDS = 20
+WARM = 4
+TURNS = 3
+MINUTES = 10.0
+EVERY = 30.0  # seconds between two models
+
+LATENCY = """<!-- latency: written by python -m benchmarks.serve -->
+{machine}; {data}; wrk on the same cores, {rate} requests a second at random moments, the median of {turns} turns of
+{seconds} s. The echo is the least FastAPI can do with the same bodies.
+
+| requests | p50 | p99 | failed |
+| --- | --- | --- | --- |
+| plain FastAPI echo | {echo[p50]:.2f} ms | {echo[p99]:.1f} ms | {echo[failed]} |
+| a posted history of about 20 items | **{strangers[p50]:.2f} ms** | **{strangers[p99]:.1f} ms** | {strangers[failed]} |
+| the same, with reasons | {reasons[p50]:.2f} ms | {reasons[p99]:.1f} ms | {reasons[failed]} |
+| a user id (about 165 items, and the database is asked) | {users[p50]:.2f} ms | {users[p99]:.1f} ms | {users[failed]} |
+<!-- end of latency -->"""
+
+SOAK = """<!-- soak: written by python -m benchmarks.serve soak -->
+{minutes:g} minutes at {rate:.0f} requests a second, a fifth of them events, with a new model every {every:g} s
+({reloads} taken up): **{requests:,} requests, {failed} failed**; p50 {p50:.2f} ms, p99 {p99:.1f} ms. Resident memory
+{before:.0f} MB after warm-up, {after:.0f} MB at the end ({change:+.1%}), {highest:.0f} MB at most (two models are there
+while one takes the other's place).
+<!-- end of soak -->"""
+
+
+def main(words: list[str]) -> None:
+    if words[:1] == ["soak"]:
+        minutes = float(words[1]) if len(words) > 1 else MINUTES
+        found = soak(minutes)
+        (HERE / "soak.json").write_text(json.dumps(found, indent=1) + "\n")
+        write("soak", SOAK.format(**found))
+    else:
+        found = latency()
+        (HERE / "latency.json").write_text(json.dumps(found, indent=1) + "\n")
+        write("latency", LATENCY.format(**found))
+
+
+def write(name: str, section: str) -> None:
+    """Put a section in the place of its predecessor."""
+    print(section)
+    text = PAGE.read_text()
+    start, end = text.index(f"<!-- {name}:"), f"<!-- end of {name} -->"
+    PAGE.write_text(text[:start] + section + text[text.index(end) + len(end) :])
+
+
+# ---- what is asked ---------------------------------------------------------------------------------------------
+
+
+def lines(model: Any, folder: Path) -> dict[str, Path]:
+    """Files of requests: strangers with about 20 items, the same with reasons, users, and events among strangers."""
+    rng = np.random.default_rng(0)
+    catalogue = model.catalogue
+    asked: dict[str, list[tuple[str, Any]]] = {name: [] for name in ("strangers", "reasons", "users", "mixed")}
+    for k in rng.choice(len(catalogue.users), 2000, replace=False).tolist():
+        held = catalogue.item_ids(catalogue.histories.block(k, k + 1).indices).to_pylist()
+        length = int(np.clip(rng.geometric(1 / 20), 1, min(len(held), 200)))
+        history = [str(held[i]) for i in rng.choice(len(held), length, replace=False)]
+        user = str(catalogue.users[k])
+        asked["strangers"].append(("recommend", {"history": history}))
+        asked["reasons"].append(("recommend", {"history": history, "explain": True}))
+        asked["users"].append(("recommend", {"user_id": user}))
+        some = {"events": [{"user_id": f"visitor {rng.integers(500)}", "item_id": history[0]}]}
+        asked["mixed"] += [("recommend", {"history": history})] * 3 + [
+            ("recommend", {"user_id": user}),
+            ("events", some),
+        ]
+    files = {}
+    for name, requests in asked.items():
+        files[name] = folder / name
+        files[name].write_text("".join(f"POST\t/v1/{path}\t{json.dumps(body)}\n" for path, body in requests))
+    return files
+
+
+# ---- latency ---------------------------------------------------------------------------------------------------
+
+
+def latency() -> dict[str, Any]:
+    source, plays = movielens()
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        model = komd.CFKOMD().fit(plays)
+        model.save(folder / "model.komd")
+        files = lines(model, folder)
+        contenders = {"echo": "strangers", "strangers": "strangers", "reasons": "reasons", "users": "users"}
+        turns: dict[str, list[dict[str, float]]] = {name: [] for name in contenders}
+        with Service.echo() as echo, Service.komd(folder / "model.komd", folder / "events.db") as service:
+            for turn in range(TURNS):
+                for name, file in contenders.items():
+                    port = echo.port if name == "echo" else service.port
+                    load(port, files[file], rate=RATE, seconds=WARM, seed=turn)
+                    turns[name].append(load(port, files[file], rate=RATE, seconds=SECONDS, seed=10 + turn))
+    found: dict[str, Any] = {"machine": machine(), "data": source, "rate": RATE, "turns": TURNS, "seconds": SECONDS}
+    for name, results in turns.items():
+        found[name] = {key: float(np.median([one[key] for one in results])) for key in results[0]}
+        found[name]["failed"] = int(sum(one["failed"] for one in results))
+    return found
+
+
+# ---- soak ------------------------------------------------------------------------------------------------------
+
+
+def soak(minutes: float) -> dict[str, Any]:
+    _, plays = movielens()
+    rate = 100
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        models = [komd.CFKOMD(regularization=value).fit(plays) for value in (0.01, 0.02)]
+        models[0].save(folder / "model.komd")
+        file = lines(models[0], folder)["mixed"]
+        with Service.komd(folder / "model.komd", folder / "events.db") as service:
+            stop = threading.Event()
+            reloads: list[bool] = []
+
+            def renew() -> None:
+                while not stop.wait(EVERY):
+                    models[(len(reloads) + 1) % 2].save(folder / "model.komd")
+                    reloads.append(service.post("/v1/model/reload") == 200)
+
+            renewing = threading.Thread(target=renew)
+            renewing.start()
+            try:
+                load(service.port, file, rate=rate, seconds=2 * EVERY + 5, seed=1)  # two reloads belong to the warm-up
+                memory: list[float] = []
+                watching = threading.Thread(target=watch, args=(service, stop, memory))
+                watching.start()
+                found: dict[str, Any] = dict(load(service.port, file, rate=rate, seconds=60 * minutes, seed=2))
+            finally:
+                stop.set()
+                renewing.join()
+            watching.join()
+    quarter = max(1, len(memory) // 10)
+    before, after = float(np.median(memory[:quarter])), float(np.median(memory[-quarter:]))
+    return found | {
+        "machine": machine(),
+        "minutes": minutes,
+        "rate": rate,
+        "every": EVERY,
+        "reloads": sum(reloads),
+        "failed": int(found["failed"]) + sum(not taken for taken in reloads),
+        "before": before / 1e6,
+        "after": after / 1e6,
+        "highest": max(memory) / 1e6,
+        "change": after / before - 1,
+    }
+
+
+def watch(service: Service, stop: threading.Event, memory: list[float]) -> None:
+    while not stop.is_set():
+        memory.append(service.memory())
+        time.sleep(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

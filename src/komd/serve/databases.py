@@ -1,0 +1,85 @@
+"""The databases that can hold live histories, and the settings under which a commit is on the disk when it returns."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sql
+from sqlalchemy.exc import SQLAlchemyError
+
+from komd.errors import InputError
+
+__all__ = ["engine"]
+
+_SECONDS = 5  # a database that takes longer than this to answer is out of order
+
+
+def engine(url: str, threads: int) -> sql.Engine:
+    """The database that an address names, for so many reading threads and one that writes."""
+    try:
+        place = sql.make_url(url)
+    except SQLAlchemyError:
+        raise InputError("a store is sqlite:///FILE or postgresql://USER@HOST/NAME; this is neither") from None
+    kind = place.drivername.split("+")[0]
+    if kind == "postgres":
+        kind = "postgresql"
+    if kind == "sqlite":
+        return _sqlite(place, threads)
+    if kind == "postgresql":
+        return _postgresql(place, threads)
+    raise InputError(f"a store is sqlite:///FILE or postgresql://USER@HOST/NAME, got {kind}://…")
+
+
+def _sqlite(place: sql.URL, threads: int) -> sql.Engine:
+    if not place.database or place.database == ":memory:" or place.database.startswith("file:"):
+        raise InputError("a store in memory is lost with the process; name a file: sqlite:///FILE")
+    file = Path(place.database)
+    if not file.parent.is_dir():
+        raise InputError(f"there is no folder {file.parent} for the store {file.name}")
+    if not file.exists():  # histories are nobody else's business
+        os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))
+    engine = sql.create_engine(
+        place.set(drivername="sqlite+pysqlite"),
+        connect_args={"timeout": _SECONDS, "check_same_thread": False},
+        poolclass=sql.QueuePool,
+        pool_size=threads + 2,
+        max_overflow=0,
+        pool_timeout=_SECONDS,
+        hide_parameters=True,
+    )
+
+    @sql.event.listens_for(engine, "connect")
+    def opened(connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # transactions begin where we say, below
+        for setting in (f"busy_timeout={1000 * _SECONDS}", "journal_mode=WAL", "synchronous=FULL", "cache_size=-8000"):
+            connection.execute(f"PRAGMA {setting}")
+
+    @sql.event.listens_for(engine, "begin")
+    def begun(connection: sql.Connection) -> None:
+        # A reader sees one state of the database; a writer waits for its turn at the start, not in the middle.
+        kind = "IMMEDIATE" if connection.get_execution_options().get("writing") else "DEFERRED"
+        connection.exec_driver_sql(f"BEGIN {kind}")
+
+    return engine
+
+
+def _postgresql(place: sql.URL, threads: int) -> sql.Engine:
+    try:
+        import psycopg  # noqa: F401
+    except ImportError:
+        raise InputError("a PostgreSQL store needs psycopg: pip install 'komd[serve,postgresql]'") from None
+    wait = 1000 * _SECONDS
+    return sql.create_engine(
+        place.set(drivername="postgresql+psycopg"),
+        connect_args={
+            "connect_timeout": _SECONDS,
+            "options": f"-c synchronous_commit=on -c statement_timeout={wait} -c lock_timeout={wait}",
+        },
+        pool_size=threads + 2,
+        max_overflow=0,
+        pool_timeout=_SECONDS,
+        pool_pre_ping=True,
+        hide_parameters=True,
+    )
