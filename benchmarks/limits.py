@@ -105,12 +105,11 @@ def counting(indptr: Any, indices: Any, items: int, counts: float = 2e8) -> dict
     """Rows of co-occurrence of a random sample of items, by komd's three ways and by scipy, one core each."""
     import scipy.sparse
 
+    from komd._core import stream
     from komd._core.gram import count_pairs
-    from komd._core.stream import advance_segments, count_strip, gather_rows
     from komd.kernels.dot_product import Linear
     from komd.kernels.recipe import Recipe
     from komd.kernels.streamed import StreamedMatrix
-    from komd.kernels.strips import WIDEST
 
     matrix = StreamedMatrix(Recipe.of(Linear(), indptr, indices, items), indptr, indices)
     shuffled = np.random.default_rng(0).permutation(items)
@@ -119,36 +118,19 @@ def counting(indptr: Any, indices: Any, items: int, counts: float = 2e8) -> dict
     done = float(matrix._work[sample].sum())
     by_item, (left, right) = matrix.by_item, matrix.recipe.factors
     seconds: dict[str, float] = {}
+    spent, count_strip, gather_rows = [0.0], stream.count_strip, stream.gather_rows
 
-    def strips() -> None:
-        ends, segments = indptr[:-1].copy(), np.empty(len(indptr) - 1, np.int64)
-        counter, lengths = np.zeros(WIDEST, np.int32), np.empty(1, np.int64)
-        room = 256 * WIDEST + 1
-        columns, products = np.empty(room, np.uint16), np.empty(room)
-        spent = 0.0
-        for first in range(0, items, WIDEST):
-            last = min(first + WIDEST, items)
-            advance_segments(indptr, indices, last, ends, segments)  # for all rows at once, so not the sample's cost
-            start = time.perf_counter()
-            for a in range(0, len(sample), 256):
-                rows = sample[a : a + 256]
-                lengths = np.empty(len(rows), np.int64)
-                count_strip(
-                    *by_item,
-                    segments,
-                    indices,
-                    rows,
-                    first,
-                    left,
-                    right,
-                    counter[: last - first],
-                    lengths,
-                    columns,
-                    products,
-                    None,
-                )
-            spent += time.perf_counter() - start
-        seconds["count_strip"] = min(spent, seconds.get("count_strip", np.inf))
+    def timed(*args: Any) -> int:
+        start = time.perf_counter()
+        out = count_strip(*args)
+        spent[0] += time.perf_counter() - start
+        return out
+
+    def strips() -> None:  # the compiled part alone: what comes before is done once for all rows, not for the sample
+        spent[0] = 0.0
+        for _ in matrix.strips(sample, threads=1):
+            pass
+        seconds["count_strip"] = min(spent[0], seconds.get("count_strip", np.inf))
 
     def pairs() -> None:
         counter, ends = np.zeros(items, np.int32), np.zeros(2, np.int64)
@@ -168,10 +150,12 @@ def counting(indptr: Any, indices: Any, items: int, counts: float = 2e8) -> dict
     def product() -> None:
         XT @ X
 
+    stream.count_strip = timed
     for _ in range(2):  # the first time compiles
         strips()
         for name, work in (("count_pairs", pairs), ("gather_rows", gather), ("scipy", product)):
             start = time.perf_counter()
             work()
             seconds[name] = min(time.perf_counter() - start, seconds.get(name, np.inf))
+    stream.count_strip = count_strip
     return {"items": len(sample), "counts": done, "per_second": {name: done / s for name, s in seconds.items()}}

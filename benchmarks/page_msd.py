@@ -173,7 +173,7 @@ def _limits(results: dict[str, Any]) -> str:
     least = {
         "gather_rows": work["gathered visits"] / probes["random reads, 2 cores"]
         + work["gathered counts"] / near / THREADS,
-        "count_strip": (work["visits"] / table + work["counts"] / near) / THREADS,
+        "count_strip": (work["visits"] + work["counts"]) / near / THREADS,
         "score_strip": max(work["bytes scored"] / memory, steps / THREADS),
         "push_top": work["scores"] / compare / THREADS,
         "solve_gathered": 4 * work["gathered entries"] / memory,
@@ -190,7 +190,7 @@ def _limits(results: dict[str, Any]) -> str:
             "count strips",
             work["counts"],
             "counts",
-            "a read of 10 MB a user visited, a near step a count",
+            "a near step a user visited and a count",
         ),
         "score_strip": ("score", adds, "multiply-adds", "the strips read from memory, or the steps in the cache"),
         "push_top": ("lists", work["scores"], "scores", "each score compared once"),

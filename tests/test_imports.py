@@ -14,8 +14,9 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "komd"
 # The pipeline from top to bottom: a layer imports those below it, and itself.
 LAYERS = [
-    {"cli"},
+    {"cli", "__main__"},
     {"serve"},
+    {"tuning"},
     {"evaluation"},
     {"sparsity"},
     {"models"},

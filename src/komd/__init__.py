@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from komd.models.rp3beta import RP3Beta
     from komd.models.slim import SLIM
     from komd.models.wrmf import WRMF
+    from komd.tuning.result import Tuning
+    from komd.tuning.tune import tune
 
 _HOME = {
     "BPR": "komd.models.bpr",
@@ -70,6 +72,7 @@ _HOME = {
     "Recommendations": "komd.models.recommendations",
     "SLIM": "komd.models.slim",
     "SolverError": "komd.errors",
+    "Tuning": "komd.tuning.result",
     "UnknownIdError": "komd.errors",
     "WRMF": "komd.models.wrmf",
     "align": "komd.interactions.interactions",
@@ -81,6 +84,7 @@ _HOME = {
     "model_from_text": "komd.models.registry",
     "read": "komd.interactions.read",
     "recommend_to": "komd.models.batch",
+    "tune": "komd.tuning.tune",
 }
 _MODULES = {
     "datasets": "komd.datasets",
@@ -111,6 +115,7 @@ __all__ = [
     "RP3Beta",
     "Recommendations",
     "SolverError",
+    "Tuning",
     "UnknownIdError",
     "__version__",
     "align",
@@ -126,6 +131,7 @@ __all__ = [
     "recommend_to",
     "sparsity",
     "split",
+    "tune",
 ]
 
 

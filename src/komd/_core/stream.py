@@ -40,7 +40,7 @@ def advance_segments(
 
 
 @inner
-def _is_active(active: np.ndarray, v: int) -> bool:
+def _is_active(active: np.ndarray, v: np.uint32) -> bool:
     """Whether user v has anything in the strip."""
     found: bool = (active[v >> 3] >> np.uint8(v & 7)) & np.uint8(1) != 0
     return found

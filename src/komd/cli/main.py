@@ -25,6 +25,7 @@ from komd.cli.fit import fit
 from komd.cli.generate import generate
 from komd.cli.recommend import recommend
 from komd.cli.serve import serve
+from komd.cli.tune import tune
 from komd.errors import FallbackWarning, KomdError
 
 __all__ = ["app", "run"]
@@ -74,7 +75,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (fit, recommend, explain, evaluate, compare, analyze, generate, serve, demo):
+for command in (fit, recommend, explain, evaluate, compare, tune, analyze, generate, serve, demo):
     app.command()(command)
 
 

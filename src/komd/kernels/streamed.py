@@ -147,7 +147,7 @@ class StreamedMatrix(ItemMatrix):
         active = np.empty(n // 8 + 1, np.uint8)
         row_of = np.full(self.items, -1, np.int32)
         row_of[rows] = np.arange(len(rows), dtype=np.int32)
-        work = Workplace(self.recipe, self.by_item, self._indices, rows, int(room))
+        work = Workplace(self.recipe, self.by_item, self._indices, rows, self._work[rows], int(room))
         for first, last in self._cuts(rows, room):
             advance_segments(self._indptr, self._indices, last, ends, segments, active)
             work.fill(first, last, segments, active, threads)

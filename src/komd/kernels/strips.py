@@ -14,7 +14,7 @@ from komd.kernels.recipe import Recipe
 __all__ = ["WIDEST", "Strip", "Workplace"]
 
 WIDEST = 8192  # columns of a strip at most: a person's scores of it stay in the cache
-_CHUNK = 1 << 20  # entries counted by a thread before they are turned into values
+_CHUNK = 1 << 20  # entries, at most, and users visited by a thread before counts are turned into values
 
 
 @dataclass
@@ -40,9 +40,12 @@ class Workplace:
         by_item: tuple[NDArray[np.int64], NDArray[np.int32]],
         user_items: NDArray[np.int32],
         rows: NDArray[np.int32],
+        work: NDArray[np.int64],
         room: int,
     ) -> None:
+        """`work`: how many counts each row takes over all columns."""
         self._recipe, self._by_item, self._user_items, self._rows = recipe, by_item, user_items, rows
+        self._visits, self._work = np.diff(by_item[0])[rows], work
         self._scratch = threading.local()
         self._lock = threading.Lock()
         self._starts, self._named, self._lengths = (np.zeros(len(rows), np.int64) for _ in range(3))
@@ -101,16 +104,17 @@ class Workplace:
                 end[1] = keep_names(lengths, width, columns, self._named[a:b], self._columns, end[1])
                 end[0] += size
 
-        pieces = pool.blocks(len(self._rows), max(1, _CHUNK // width))
+        # A row has no more entries than counts, and is laid out dense where it has a quarter of the columns.
+        most = np.minimum(4 * self._work, width)
+        pieces = pool.even_blocks(most + self._visits, _CHUNK)
         for _ in pool.run(part, pieces, threads=threads):
             pass
 
     def _buffers(self, width: int) -> tuple[NDArray[np.uint16], NDArray[np.float64], NDArray[np.generic]]:
         scratch = self._scratch
-        rows = max(1, _CHUNK // width)
-        if not hasattr(scratch, "size") or scratch.size < rows * width + 1:
-            scratch.size = max(rows * width, _CHUNK) + 1
-            scratch.columns = np.empty(scratch.size, np.uint16)
-            scratch.products = np.empty(scratch.size)
-            scratch.counter = np.zeros(max(WIDEST, width), self._recipe.number)
+        if not hasattr(scratch, "counter") or len(scratch.counter) < width:
+            # A piece may be over its size by one row, and the list of columns is written one ahead of its end.
+            scratch.columns = np.empty(_CHUNK + width + 1, np.uint16)
+            scratch.products = np.empty(_CHUNK + width + 1)
+            scratch.counter = np.zeros(width, self._recipe.number)
         return scratch.columns, scratch.products, scratch.counter

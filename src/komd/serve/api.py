@@ -73,16 +73,16 @@ def _json(answer: BaseModel) -> Response:
     return Response(answer.model_dump_json(), media_type="application/json")
 
 
-def router(service: Service, bench: Bench, metrics: Metrics, guards: list[Dependency]) -> APIRouter:
-    """The API of a service."""
+def router(service: Service, bench: Bench, desk: Bench, metrics: Metrics, guards: list[Dependency]) -> APIRouter:
+    """The API of a service: `bench` is for what only computes, `desk` for what asks the store as well."""
     api = APIRouter(prefix="/v1", responses=_problems(), dependencies=guards)
 
-    async def answer(work: Callable[[], BaseModel | None], missing: str = "") -> Response:
+    async def answer(place: Bench, work: Callable[[], BaseModel | None], missing: str = "") -> Response:
         def whole() -> Response | None:
             found = work()
             return None if found is None else _json(found)
 
-        made = await bench.run(whole)
+        made = await place.run(whole)
         if made is None:
             raise HTTPException(404, missing)
         return made
@@ -92,12 +92,12 @@ def router(service: Service, bench: Bench, metrics: Metrics, guards: list[Depend
     @api.post("/recommend", response_model=Recommendations, responses=_problems(*_BODY), tags=["recommend"])
     async def recommend(ask: Ask) -> Response:
         """The best items for a user id or for a history."""
-        return await answer(lambda: service.recommend(ask))
+        return await answer(bench if ask.user_id is None else desk, lambda: service.recommend(ask))
 
     @api.post("/recommend/batch", response_model=BatchAnswer, responses=_problems(*_BODY), tags=["recommend"])
     async def recommend_batch(batch: Batch) -> Response:
         """Several lists at once, by one model."""
-        return await answer(lambda: BatchAnswer(answers=service.recommend_all(batch.requests)))
+        return await answer(desk, lambda: BatchAnswer(answers=service.recommend_all(batch.requests)))
 
     @api.get("/users/{user_id}/recommendations", response_model=Recommendations, tags=["recommend"])
     async def recommend_user(
@@ -108,7 +108,7 @@ def router(service: Service, bench: Bench, metrics: Metrics, guards: list[Depend
     ) -> Response:
         """The best items for a user id: the short form of /v1/recommend."""
         ask = Ask(user_id=user_id, n=n, exclude_seen=exclude_seen, explain=explain)
-        return await answer(lambda: service.recommend(ask))
+        return await answer(desk, lambda: service.recommend(ask))
 
     # ---- people -----------------------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ def router(service: Service, bench: Bench, metrics: Metrics, guards: list[Depend
     async def post_events(posted: PostedEvents) -> Response:
         """Keep what people chose. When this answers, it is on the disk and part of their next recommendation."""
         pairs = [event.pair for event in posted.events]
-        written, kept = await bench.run(service.keep, pairs)
+        written, kept = await bench.run(lambda: service.keep(pairs))
         kept.new = await asyncio.wrap_future(written)
         metrics.events.inc(kept.new)
         return _json(kept)
@@ -124,12 +124,12 @@ def router(service: Service, bench: Bench, metrics: Metrics, guards: list[Depend
     @api.get("/users", response_model=People, tags=["people"])
     async def users(prefix: Beginning = "", n: Few = 20) -> Response:
         """Ids of people that begin so."""
-        return await answer(lambda: People(users=service.people(prefix, n)))
+        return await answer(desk, lambda: People(users=service.people(prefix, n)))
 
     @api.get("/users/{user_id}", response_model=Person, responses=_problems(404), tags=["people"])
     async def show_user(user_id: UserId) -> Response:
         """Everything that is known of somebody."""
-        return await answer(lambda: service.person(user_id), "nothing is known of this person")
+        return await answer(desk, lambda: service.person(user_id), "nothing is known of this person")
 
     @api.delete("/users/{user_id}", response_model=Forgotten, tags=["people"])
     async def forget_user(user_id: UserId) -> Response:
@@ -142,22 +142,22 @@ def router(service: Service, bench: Bench, metrics: Metrics, guards: list[Depend
     @api.get("/items", response_model=Items, tags=["items"])
     async def find_items(q: Typed = "", n: Few = 10) -> Response:
         """Items by the beginnings of words in their names, slips of the finger forgiven; the popular ones without q."""
-        return await answer(lambda: Items(items=service.search(q, n)))
+        return await answer(bench, lambda: Items(items=service.search(q, n)))
 
     @api.get("/items/{item_id}/similar", response_model=SimilarItems, responses=_problems(404), tags=["items"])
     async def similar_items(item_id: ItemId, n: Length = 10) -> Response:
         """Items that are like this one."""
-        return await answer(lambda: service.similar(item_id, n), "the model does not know this item")
+        return await answer(bench, lambda: service.similar(item_id, n), "the model does not know this item")
 
     @api.get("/items/{item_id}", response_model=Item, responses=_problems(404), tags=["items"])
     async def show_item(item_id: ItemId) -> Response:
         """One item."""
-        return await answer(lambda: service.item(item_id), "the model does not know this item")
+        return await answer(bench, lambda: service.item(item_id), "the model does not know this item")
 
     @api.get("/popularity", response_model=Curve, tags=["items"])
     async def popularity() -> Response:
         """The long tail of the catalogue, as a curve."""
-        return await answer(service.curve)
+        return await answer(bench, service.curve)
 
     # ---- the service itself -----------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ def router(service: Service, bench: Bench, metrics: Metrics, guards: list[Depend
             service.events.ping()
             return Health(status="ready")
 
-        return await answer(pinged)
+        return await answer(desk, pinged)
 
     @api.get(
         "/metrics",

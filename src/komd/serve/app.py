@@ -39,16 +39,19 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+_BENCH, _DESK = 2, 2  # threads that compute; threads that also ask the store
 _PAGES = {"index.html": "/", "api.html": "/docs"}
 
 
 def create(settings: Settings) -> Guard:
     """The application: model loaded and tried, store open. Raises KomdError when either cannot be used."""
     metrics = Metrics()
-    bench = Bench(settings.limits.waiting, metrics)
+    waiting = settings.limits.waiting
     live = Live(settings.model, settings.items)
     metrics.loaded.set(live.current.loaded)
-    events = Events(settings.store, threads=bench.size)
+    events = Events(settings.store, threads=_DESK)
+    bench = Bench("bench", size=_BENCH, waiting=waiting, metrics=metrics)
+    desk = Bench("desk", size=_DESK, waiting=waiting, metrics=metrics)
     service = Service(live, events, settings.limits)
 
     @contextlib.asynccontextmanager
@@ -59,6 +62,7 @@ def create(settings: Settings) -> Guard:
         finally:
             watching.cancel()
             bench.close()
+            desk.close()
             events.close()
 
     app = FastAPI(
@@ -71,7 +75,7 @@ def create(settings: Settings) -> Guard:
         redirect_slashes=False,
     )
     guards = [Depends(HTTPBearer(auto_error=False))] if settings.token_file else []
-    app.include_router(router(service, bench, metrics, guards))
+    app.include_router(router(service, bench, desk, metrics, guards))
     _pages(app)
     _words(app)
     return Guard(app, settings, metrics)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from komd.errors import InputError, nearest
-from komd.kernels import RBF, Linear, Polynomial, Tanimoto
+from komd.kernels import Polynomial
 from komd.models.recommender import Recommender
 
 __all__ = ["SPACES", "Choice", "open_choices"]
@@ -46,7 +46,7 @@ _SPREAD = Choice("regularization", _factors(0.001, 10, 9), cheap=True)
 
 SPACES: dict[str, tuple[Choice, ...]] = {
     "CFKOMD": (
-        Choice("kernel", (Linear(), Tanimoto(), RBF(gamma=1.0), Polynomial(degree=3, c=0.5))),
+        Choice("kernel", ("linear", "tanimoto", "rbf", Polynomial(degree=3, c=0.5))),
         Choice("user_damping", _steps(0, 1, 5)),
         Choice("popularity", _steps(0, 0.6, 7)),
         # Without a filter is the same as with an endless μ: the last of the row.

@@ -1,0 +1,169 @@
+"""Which setting to try next: Optuna's tree-structured Parzen estimator, and the cheap neighbours of what did well."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from komd.errors import InputError
+from komd.models.cfkomd import CFKOMD
+from komd.models.recommender import Recommender
+from komd.tuning.result import Trial
+from komd.tuning.spaces import Choice
+
+__all__ = ["Asked", "Search"]
+
+_STARTUP = 10  # settings drawn at random before the estimator takes over
+_REPEATS = 10  # proposals already tried in a row, after which one that is not is drawn
+_GOOD = 0.3  # the share of trials, the best, whose cheap neighbours are worth trying
+
+Places = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A setting to try: the model, its parameters as texts, and its place on the grid."""
+
+    model: Recommender
+    params: dict[str, str]
+    places: Places
+    trial: Any
+
+
+class Search:
+    """Proposes settings of a grid, each once. Fed with what was tried before, it goes on from there."""
+
+    def __init__(self, base: Recommender, choices: tuple[Choice, ...], rng: int, tried: list[Trial]) -> None:
+        try:
+            import optuna
+        except ImportError:
+            raise InputError("tuning needs Optuna: pip install 'komd[tune]'") from None
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._optuna, self._base, self._choices = optuna, base, choices
+        self._distributions = {c.name: optuna.distributions.IntDistribution(0, len(c.values) - 1) for c in choices}
+        self._random = np.random.default_rng([rng, len(tried)])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a multivariate estimator is called experimental
+            sampler = optuna.samplers.TPESampler(seed=rng + len(tried), n_startup_trials=_STARTUP, multivariate=True)
+        pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0)
+        self._study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
+        self._waiting: list[Places] = []
+        self._seen: dict[Places, Trial] = {}
+        for trial in tried:
+            self._replay(trial)
+        self._waiting = [places for places in self._first() if places not in self._seen] + self._waiting
+
+    def ask(self) -> Asked | None:
+        """The next setting; None when all have been tried."""
+        if len(self._seen) >= math.prod(len(choice.values) for choice in self._choices):
+            return None
+        while self._waiting:
+            places = self._waiting.pop(0)
+            if places not in self._seen:
+                return self._asked(places)
+        for _ in range(_REPEATS):
+            trial = self._study.ask(self._distributions)
+            places = tuple(int(trial.params[choice.name]) for choice in self._choices)
+            if places not in self._seen:
+                return self._built(places, trial)
+            known = self._seen[places]
+            for step, value in enumerate(known.values):
+                trial.report(value, step)
+            self._finish(trial, known)
+        while True:
+            places = tuple(int(self._random.integers(len(choice.values))) for choice in self._choices)
+            if places not in self._seen:
+                return self._asked(places)
+
+    def hopeless(self, asked: Asked, step: int, value: float) -> bool:
+        """Whether a setting with this value in this round is below the median of the others."""
+        asked.trial.report(value, step)
+        return bool(asked.trial.should_prune())
+
+    def tell(self, asked: Asked, trial: Trial) -> None:
+        """What became of a setting."""
+        self._seen[asked.places] = trial
+        self._finish(asked.trial, trial)
+        self._spread(asked.places, trial)
+
+    def _finish(self, asked: Any, trial: Trial) -> None:
+        if trial.state == "complete":
+            self._study.tell(asked, trial.value)
+        else:
+            self._study.tell(asked, state=self._state(trial))
+
+    def _state(self, trial: Trial) -> Any:
+        states = self._optuna.trial.TrialState
+        return {"complete": states.COMPLETE, "pruned": states.PRUNED, "failed": states.FAIL}[trial.state]
+
+    def _spread(self, places: Places, trial: Trial) -> None:
+        """Put a setting's neighbours that differ in one cheap parameter in line.
+
+        Done where it is among the best of all and the best of those with the same matrix: so each matrix that is worth
+        it is climbed to its top, at little cost.
+        """
+        done = {p: t.value for p, t in self._seen.items() if t.state == "complete"}
+        values = sorted(done.values(), reverse=True)
+        if trial.state != "complete" or trial.value < values[int(_GOOD * (len(values) - 1))]:
+            return
+        dear = [at for at, choice in enumerate(self._choices) if not choice.cheap]
+        if trial.value < max(value for p, value in done.items() if all(p[at] == places[at] for at in dear)):
+            return
+        for at, choice in enumerate(self._choices):
+            for step in (-1, 1) if choice.cheap else ():
+                place = places[at] + step
+                near = (*places[:at], place, *places[at + 1 :])
+                if 0 <= place < len(choice.values) and near not in self._seen and near not in self._waiting:
+                    self._waiting.append(near)
+
+    def _first(self) -> list[Places]:
+        """Where to begin: the model as it is, and for CF-KOMD what does well on many data sets."""
+        starts: list[dict[str, Any]] = [self._base.get_params()]
+        if isinstance(self._base, CFKOMD):
+            for beta, mu, theta in ((0.2, 10.0, 0.0), (0.1, 30.0, 0.5), (0.4, None, 0.5)):
+                stages = {"user_damping": 0.5, "popularity": beta, "ridge": mu, "negatives_weight": theta}
+                starts.append(self._base.get_params() | stages | {"regularization": 1.0})
+        found = [tuple(self._nearest(choice, start[choice.name]) for choice in self._choices) for start in starts]
+        return list(dict.fromkeys(found))
+
+    def _nearest(self, choice: Choice, value: Any) -> int:
+        """The place of the value on the grid, or of the one nearest to it."""
+        if isinstance(value, str):  # a kernel by its name
+            names = [type(each).__name__.lower() if not isinstance(each, str) else each for each in choice.values]
+            return names.index(value.lower()) if value.lower() in names else 0
+        if value in choice.values:
+            return choice.values.index(value)
+        if value is None or not isinstance(value, (int, float)):
+            return len(choice.values) - 1
+        far = [abs(each - value) if isinstance(each, (int, float)) else math.inf for each in choice.values]
+        return int(np.argmin(far))
+
+    def _asked(self, places: Places) -> Asked:
+        self._study.enqueue_trial({c.name: place for c, place in zip(self._choices, places, strict=True)})
+        return self._built(places, self._study.ask(self._distributions))
+
+    def _built(self, places: Places, trial: Any) -> Asked:
+        chosen = {choice.name: choice.values[place] for choice, place in zip(self._choices, places, strict=True)}
+        model = self._base.clone().set_params(**chosen)
+        return Asked(model, {name: str(value) for name, value in chosen.items()}, places, trial)
+
+    def _replay(self, trial: Trial) -> None:
+        """Take in a trial of an earlier run."""
+        texts = [[str(value) for value in choice.values] for choice in self._choices]
+        places = tuple(words.index(trial.params[c.name]) for words, c in zip(texts, self._choices, strict=True))
+        params = {choice.name: place for choice, place in zip(self._choices, places, strict=True)}
+        self._study.add_trial(
+            self._optuna.trial.create_trial(
+                params=params,
+                distributions=self._distributions,
+                state=self._state(trial),
+                value=trial.value if trial.values else None,
+                intermediate_values=dict(enumerate(trial.values)),
+            )
+        )
+        self._seen[places] = trial
+        self._spread(places, trial)

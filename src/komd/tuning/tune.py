@@ -1,0 +1,227 @@
+"""The search: Optuna proposes settings, inner folds judge them, and nothing but the training data is looked at."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from komd.errors import InputError, KomdError
+from komd.evaluation.compare import seconds as in_seconds
+from komd.evaluation.metrics import parse_metrics
+from komd.interactions import split
+from komd.interactions.arguments import is_count
+from komd.interactions.interactions import Interactions
+from komd.kernels.spectral import ridge_precision
+from komd.memory import budget as memory_budget
+from komd.models.recommender import Recommender
+from komd.models.registry import model_from_text
+from komd.tuning.notebook import Notebook
+from komd.tuning.result import Trial, Tuning
+from komd.tuning.search import Search
+from komd.tuning.spaces import Choice, open_choices
+from komd.tuning.workshop import Workshop
+
+__all__ = ["tune"]
+
+_INNER = 6  # sets the inner folds' random numbers apart from those of `komd.split.folds` with the same seed
+_CACHE = 0.4  # of the memory budget, for matrices kept between trials, all rounds together
+_OPERATIONS = 2e10  # of a filter, a second, at the least
+_LONGEST = 0.1  # of the budget, for one filter: where it takes longer there is no time to search over it
+
+
+def tune(
+    model: str | Recommender,
+    data: Any,
+    *,
+    metric: str = "ndcg@100",
+    budget: str | float = "10m",
+    trials: int | None = None,
+    folds: int = 5,
+    rounds: int = 2,
+    half: str = "random",
+    rng: int = 0,
+    held_out: Any = None,
+    keep: str | Path | None = None,
+    reuse: bool = True,
+    threads: int | None = None,
+    memory: str | int | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Tuning:
+    """Search for the parameters with which a model does best on folds made inside `data`.
+
+    Parameters
+    ----------
+    model
+        A model or its text, such as "CFKOMD". Parameters that it sets to something other than their default are kept.
+    data
+        What may be learned from. The folds are cut from it (`komd.split.folds`), so what is to be tested later must not
+        be in it.
+    metric
+        What to maximise: see docs/metrics.md.
+    budget
+        Time: seconds, "10m", "1.5h". A setting under way when it ends is finished.
+    trials
+        At most so many settings, all told.
+    folds, half, rng
+        The inner protocol: as in `komd.split.folds`, but with the same seed other people are tested than there.
+    rounds
+        How many of the inner folds to measure on. A setting that does worse than the median of the others on the first
+        is given up.
+    held_out
+        Interactions that are to be tested later. If one of their pairs is in `data` the search is refused.
+    keep
+        A folder for what was tried. The same question with the same folder goes on where it stopped.
+    reuse
+        Keep matrices between settings that share them. False fits each from nothing: the same search, slowly.
+    threads, memory
+        As in `fit`.
+    say
+        Called with a line after each setting.
+
+    Examples
+    --------
+    >>> import komd
+    >>> data = komd.generate(users=200, items=60, activity=12, rng=0)
+    >>> found = komd.tune("EASE", data, metric="ndcg@10", trials=4, rounds=1)
+    >>> found.model.fit(data)
+    EASE(regularization=...)
+    """
+    base = model_from_text(model) if isinstance(model, str) else model.clone()
+    choices = open_choices(base)
+    wanted = parse_metrics(metric)
+    if len(wanted) != 1:
+        raise InputError(f"metric must be one measure, got {metric!r}")
+    limit = in_seconds(budget)
+    if trials is not None and not is_count(trials, 1):
+        raise InputError(f"trials must be a whole number of at least 1, got {trials!r}")
+    if not is_count(rounds, 1) or rounds > folds:
+        raise InputError(f"rounds must be a whole number from 1 to the number of folds ({folds}), got {rounds!r}")
+    if isinstance(rng, bool) or not isinstance(rng, (int, np.integer)):
+        raise InputError(f"rng must be a whole number, so that a search can be resumed, got {rng!r}")
+    interactions = Interactions.of(data)
+    if held_out is not None:
+        _refuse_leak(interactions, Interactions.of(held_out))
+    tell = say or (lambda line: None)
+    choices = _affordable(choices, interactions, limit, memory, tell)
+    question = {
+        "model": base.text,
+        "metric": str(wanted[0]),
+        "folds": folds,
+        "rounds": rounds,
+        "half": half,
+        "rng": int(rng),
+        "space": {choice.name: [repr(value) for value in choice.values] for choice in choices},
+    }
+    notebook = Notebook.open(None if keep is None else Path(keep), interactions, question)
+    search = Search(base, choices, int(rng), notebook.trials)
+    workshops = _workshops(interactions, str(wanted[0]), folds, rounds, half, int(rng), reuse, threads, memory)
+    start, before = time.monotonic(), sum(trial.seconds for trial in notebook.trials)
+    while trials is None or len(notebook.trials) < trials:
+        if time.monotonic() - start >= limit and notebook.trials:
+            break
+        asked = search.ask()
+        if asked is None:
+            tell("every setting has been tried")
+            break
+        trial = _tried(asked.model, asked.params, workshops, search, asked)
+        search.tell(asked, trial)
+        notebook.add(trial)
+        best = max((t.value for t in notebook.trials if t.state == "complete"), default=float("nan"))
+        found = f"{trial.value:.4f}" if trial.values else trial.reason
+        mark = "" if trial.state == "complete" else f" ({trial.state})"
+        spent = time.monotonic() - start
+        tell(f"{len(notebook.trials)}: {found}{mark} {trial.text} | best {best:.4f} | {spent:.0f} of {limit:.0f} s")
+    spent = sum(trial.seconds for trial in notebook.trials) - before
+    result = Tuning(str(wanted[0]), tuple(notebook.trials), rounds, before + spent)
+    result.best  # noqa: B018 (says why, where nothing could be measured)
+    return result
+
+
+def _tried(model: Recommender, params: dict[str, str], workshops: list[Workshop], search: Search, asked: Any) -> Trial:
+    """One setting on all rounds, or on fewer where it is not worth going on."""
+    begun = time.monotonic()
+    values: list[float] = []
+    state, reason = "complete", ""
+    try:
+        for step, workshop in enumerate(workshops):
+            values.append(workshop.measure(model))
+            if step + 1 < len(workshops) and search.hopeless(asked, step, values[-1]):
+                state = "pruned"
+                break
+    except KomdError as error:
+        values, state, reason = [], "failed", str(error)
+    if any(np.isnan(values)):
+        values, state, reason = [], "failed", "the metric is not defined for any test user"
+    return Trial(model.text, params, values, time.monotonic() - begun, state, reason)
+
+
+def _workshops(
+    data: Interactions,
+    metric: str,
+    folds: int,
+    rounds: int,
+    half: str,
+    rng: int,
+    reuse: bool,
+    threads: int | None,
+    memory: str | int | None,
+) -> list[Workshop]:
+    room = int(_CACHE * memory_budget(memory) / rounds)
+    made = []
+    # Not the groups that the same seed gives outside: an inner fold would test the very people whose histories were
+    # halved there, and nobody else.
+    inner = np.random.default_rng([rng, _INNER])
+    for place, (train, test) in enumerate(split.folds(data, folds=folds, half=half, rng=inner)):
+        if place == rounds:
+            break
+        if not test.pairs:
+            raise InputError(
+                f"nobody is tested in inner fold {place + 1} of {folds}: {data!r} is too small; use fewer folds"
+            )
+        made.append(Workshop(train, test, metric, room=room, reuse=reuse, threads=threads, memory=memory))
+    return made
+
+
+def _refuse_leak(data: Interactions, held_out: Interactions) -> None:
+    """Refuse to search on data that hold a pair which is to be tested."""
+    items, users = (
+        theirs.find(ours.values, on_unknown="skip")
+        for ours, theirs in ((held_out.items, data.items), (held_out.users, data.users))
+    )
+    theirs_item, theirs_user = items[held_out.indices], users[held_out.rows]
+    known = (theirs_item >= 0) & (theirs_user >= 0)
+    m = data.shape[1]
+    tested = theirs_user[known].astype(np.int64) * m + theirs_item[known]
+    leaked = int(np.isin(tested, data.rows.astype(np.int64) * m + data.indices).sum())
+    if leaked:
+        raise InputError(
+            f"{leaked:,} of {held_out.pairs:,} held-out pairs are in the data to tune on: what is tested later must "
+            "not be seen; tune on the training part alone"
+        )
+
+
+def _affordable(
+    choices: tuple[Choice, ...],
+    data: Interactions,
+    limit: float,
+    memory: str | int | None,
+    tell: Callable[[str], None],
+) -> tuple[Choice, ...]:
+    """The choices without filters where these do not fit the memory or the time."""
+    chosen = int(np.count_nonzero(data.popularity))
+    needed = float(chosen) ** 3 / _OPERATIONS
+    if not any(choice.name == "ridge" for choice in choices):
+        return choices
+    try:
+        ridge_precision(data.shape[1], chosen, memory)
+        reason = f"one would take about {needed:.0f} s" if needed > _LONGEST * limit else ""
+    except InputError as error:
+        reason = str(error)
+    if not reason:
+        return choices
+    tell(f"no filters are tried: {reason}")
+    return tuple(Choice(choice.name, (None,)) if choice.name == "ridge" else choice for choice in choices)
