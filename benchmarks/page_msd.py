@@ -174,8 +174,7 @@ def _limits(results: dict[str, Any]) -> str:
         "gather_rows": work["gathered visits"] / probes["random reads, 2 cores"]
         + work["gathered counts"] / near / THREADS,
         "count_strip": (work["visits"] + work["counts"]) / near / THREADS,
-        "score_strip": max(work["bytes scored"] / memory, steps / THREADS),
-        "push_top": work["scores"] / compare / THREADS,
+        "use_strip": max(work["bytes scored"] / memory, steps / THREADS) + work["scores"] / compare / THREADS,
         "solve_gathered": 4 * work["gathered entries"] / memory,
     }
     told = {
@@ -192,8 +191,12 @@ def _limits(results: dict[str, Any]) -> str:
             "counts",
             "a near step a user visited and a count",
         ),
-        "score_strip": ("score", adds, "multiply-adds", "the strips read from memory, or the steps in the cache"),
-        "push_top": ("lists", work["scores"], "scores", "each score compared once"),
+        "use_strip": (
+            "scores and lists",
+            adds,
+            "multiply-adds",
+            "the strips read from memory, or the steps in the cache; each score compared once",
+        ),
     }
     rows = []
     for name, (words, amount, unit, why) in told.items():
@@ -202,11 +205,6 @@ def _limits(results: dict[str, Any]) -> str:
             rate = f"{amount / seconds / THREADS:.2g} a second and core"
             cells = [words, f"{seconds:.1f}", f"{amount:.2g} {unit}, {rate}", f"{least[name]:.1f}", why]
             rows.append([*cells, f"{100 * least[name] / seconds:.0f} %"])
-    if "evaluate_phases" in own and own["evaluate_phases"]["seconds"].get("add_won"):
-        seconds = own["evaluate_phases"]["seconds"]["add_won"] / THREADS
-        bound = 2 * least["push_top"]
-        cells = ["areas (AUC)", f"{seconds:.1f}", f"{work['scores']:.2g} scores", f"{bound:.1f}", "each compared twice"]
-        rows.append([*cells, f"{100 * bound / seconds:.0f} %"])
     head = ["`ECFOMD`, ranking", "seconds", "work", "least seconds", "because", "of the limit"]
     far = f"{probes['random reads, 1 core']:.2g} (one core) and {probes['random reads, 2 cores']:.2g} (two)"
     adding = f"{probes['straight multiply-adds, 1 core']:.2g} straight and "

@@ -23,9 +23,7 @@ PHASES = {
     "solve_gathered": ("komd._core.solve", None, "solve_gathered"),
     "advance_segments": ("komd._core.stream", None, "advance_segments"),
     "count_strip": ("komd._core.stream", None, "count_strip"),
-    "score_strip": ("komd._core.stream", None, "score_strip"),
-    "push_top": ("komd._core.topn", None, "push_top"),
-    "add_won": ("komd._core.ranks", None, "add_won"),
+    "use_strip": ("komd._core.fused", None, "use_strip"),
 }
 
 

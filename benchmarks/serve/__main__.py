@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 import komd
 from benchmarks.measure import ROOT, machine, movielens
 from benchmarks.serve.load import Service, load
+from komd.serve.search import Search
 
 HERE = Path(__file__).parent
 PAGE = ROOT / "docs" / "serving.md"
@@ -35,6 +37,9 @@ LATENCY = """<!-- latency: written by python -m benchmarks.serve -->
 | a posted history of about 20 items | **{strangers[p50]:.2f} ms** | **{strangers[p99]:.1f} ms** | {strangers[failed]} |
 | the same, with reasons | {reasons[p50]:.2f} ms | {reasons[p99]:.1f} ms | {reasons[failed]} |
 | a user id (about 165 items, and the database is asked) | {users[p50]:.2f} ms | {users[p99]:.1f} ms | {users[failed]} |
+
+Search among {names:,} made-up names: the index takes {index:.1f} s to make, a query {query_p50:.1f} ms (median),
+{query_p99:.0f} ms (99th percentile), half of the queries misspelt.
 <!-- end of latency -->"""
 
 SOAK = """<!-- soak: written by python -m benchmarks.serve soak -->
@@ -115,7 +120,30 @@ def latency() -> dict[str, Any]:
     for name, results in turns.items():
         found[name] = {key: float(np.median([one[key] for one in results])) for key in results[0]}
         found[name]["failed"] = int(sum(one["failed"] for one in results))
-    return found
+    return found | search()
+
+
+def search(names: int = 400_000, queries: int = 300) -> dict[str, float]:
+    """Items by name: words of made-up syllables, some in most names; beginnings, and words with a slip in them."""
+    rng = np.random.default_rng(0)
+    syllables = [a + b for a in "bcdfghjklmnprstvwz" for b in ("a", "e", "i", "o", "u", "an", "el", "or")]
+    words = ["".join(rng.choice(syllables, rng.integers(2, 5))) for _ in range(names // 3)]
+    drawn = rng.zipf(1.2, size=(names, 3)) % len(words)
+    named = pa.array([" ".join(words[k] for k in row) for row in drawn.tolist()])
+    start = time.perf_counter()
+    index = Search(named)
+    made = time.perf_counter() - start
+    taken = []
+    for k in rng.integers(names, size=queries).tolist():
+        name = named[k].as_py()
+        cut = name[: int(rng.integers(2, len(name)))]
+        slip = int(rng.integers(1, len(cut)))
+        query = cut if k % 2 else cut[: slip - 1] + cut[slip:]
+        start = time.perf_counter()
+        index.find(query, 10)
+        taken.append(1e3 * (time.perf_counter() - start))
+    p50, p99 = np.percentile(taken, [50, 99])
+    return {"names": names, "index": made, "query_p50": float(p50), "query_p99": float(p99)}
 
 
 # ---- soak ------------------------------------------------------------------------------------------------------

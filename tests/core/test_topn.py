@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from komd._core.topn import push_top, sort_top, veil, veil_strip
+from komd._core.topn import push_top, sort_top, veil
 from tests import reference
 
 # Few distinct values, so that ties are everywhere; some items out of the running.

@@ -232,3 +232,24 @@ def test_filtered_kernels_win_on_movielens(ml_1m):
     found = komd.evaluate(model, test, metrics=["auc", "ndcg@100"])
     assert found["auc"].mean > 0.930
     assert found["ndcg@100"].mean > 0.565
+
+
+def test_what_is_recommended_follows_the_rule():
+    many = komd.generate(users=3000, items=100, activity=10, rng=0)  # 300 people an item
+    assert (
+        komd.CFKOMD.recommended(many).get_params()
+        == komd.CFKOMD(
+            regularization=1.0, user_damping=0.5, popularity=0.2, ridge=10.0, negatives_weight=0.25
+        ).get_params()
+    )
+    for activity in (3, 16, 60):
+        few = komd.generate(users=150, items=1000, activity=activity, rng=0)  # at most 9 people an item
+        found = komd.CFKOMD.recommended(few)
+        expected = min(0.8, round(2 / np.sqrt(few.pairs / np.count_nonzero(few.activity)), 1))
+        assert found.ridge is None and found.popularity == pytest.approx(expected)
+        assert komd.model_from_text(found.text).get_params() == found.get_params()
+    assert komd.CFKOMD.recommended(many, memory="100kB").ridge is None  # a filter would not fit
+    with pytest.raises(InputError, match="ECFOMD is the paper's method as it stands"):
+        komd.ECFOMD.recommended(many)
+    with pytest.raises(InputError, match="nothing to learn from"):
+        komd.CFKOMD.recommended(many.keep(np.zeros(many.pairs, bool)))

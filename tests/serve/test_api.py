@@ -211,7 +211,9 @@ def test_ids_of_any_text(running):
         assert shown["user_id"] == user and shown["items"][0]["item_id"] == "thing/1"
 
 
-def test_integer_ids(serving, settings, shop):
+@pytest.mark.parametrize("held", [0, 50_000])
+def test_integer_ids(serving, settings, shop, monkeypatch, held):
+    monkeypatch.setattr("komd.serve.shelf._HELD", held)  # many items are looked up in another way than few
     service = serving(replace(settings, model=shop / "numbers.komd"))
     model = komd.load(shop / "numbers.komd")
     expected = [(str(item), score) for item, score in library(model, [3, 10, 17], n=10)]
@@ -225,6 +227,18 @@ def test_integer_ids(serving, settings, shop):
     assert service.get("/v1/users", prefix="11")["users"] == ["110", "1100", "1110", *map(str, range(1120, 1200, 10))]
     assert service.get("/v1/items/3")["name"] == "3"
     service.get("/v1/items/03", 404)
+
+
+def test_many_items_are_looked_up_as_few_are(shop, running, serving, settings, monkeypatch):
+    monkeypatch.setattr("komd.serve.shelf._HELD", 0)
+    many = serving(settings)
+    items = [item["item_id"] for item in many.get("/v1/items", n=20)["items"]]
+    for ask in (
+        {"history": [items[3], "no such", items[9]], "explain": True, "exclude": [items[0], "nor this"]},
+        {"user_id": komd.load(shop / "shop.komd").catalogue.users[3], "items": items},
+        {"history": []},
+    ):
+        assert many.post("/v1/recommend", ask) == running.post("/v1/recommend", ask)
 
 
 # ---- items, model, health -------------------------------------------------------------------------------------

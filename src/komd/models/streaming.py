@@ -32,7 +32,7 @@ __all__ = ["rank_streamed", "room_for"]
 _LEAST_ROOM = 96 << 20  # bytes to work with, whatever the budget: less would take for ever
 _STRIP_SHARE, _PEOPLE_SHARE = 0.3, 0.5  # of that room
 _LARGEST_STRIP = 1 << 29  # bytes; more makes nothing faster
-_TOGETHER = 64  # people whose scores of a strip are worked on at a time
+_TOGETHER = 256  # people whom a thread works through in one go
 
 
 def room_for(memory: str | int | None) -> int:
@@ -148,41 +148,40 @@ class _Group:
 
         `seen` and `met` say how far each person's history and targets have been used.
         """
-        from komd._core.ranks import add_won
-        from komd._core.stream import score_strip
-        from komd._core.topn import push_top, veil_strip
+        from komd._core.fused import use_strip
 
         question, targets = self._question, self._targets
         a, b = block
         first, last = strip.first, strip.last
-        indptr, indices = self._people.indptr[a : b + 1], self._people.indices
-        scores = np.empty((b - a, last - first))
-        score_strip(
+        low, high = np.searchsorted(question.candidates, [first, last])
+        use_strip(
             strip.row_of,
             strip.starts,
             strip.named,
             strip.lengths,
             strip.columns,
             strip.values,
+            first,
             self._model._S[first:last],
-            indptr,
-            indices,
+            self._popular[first:last],
+            self._people.indptr[a : b + 1],
+            self._people.indices,
             self._weights,
             self._offsets[a:b],
-            scores,
+            question.exclude_seen,
+            seen[a:b],
+            question.candidates[low:high],
+            found.items[a:b],
+            found.scores[a:b],
+            found.counts[a:b],
+            targets.indptr[a : b + 1] if targets is not None else np.zeros(0, np.int64),
+            targets.indices if targets is not None else np.zeros(0, np.int32),
+            met[a:b],
+            self._tested,
+            question.tie,
+            found.areas[a:b] if found.areas is not None else np.zeros(0),
+            np.empty((1, last - first)),
         )
-        scores[np.diff(indptr) == 0] = self._popular[first:last]
-        if question.exclude_seen:
-            veil_strip(indptr, indices, first, seen[a:b], scores)
-        if found.items.shape[1]:
-            low, high = np.searchsorted(question.candidates, [first, last])
-            candidates = question.candidates[low:high]
-            push_top(scores, candidates, first, found.items[a:b], found.scores[a:b], found.counts[a:b])
-        if targets is not None and found.areas is not None:
-            if not question.exclude_seen:
-                veil_strip(indptr, indices, first, seen[a:b], scores)
-            veil_strip(targets.indptr[a : b + 1], targets.indices, first, met[a:b], scores)
-            add_won(scores, targets.indptr[a : b + 1], self._tested, question.tie, found.areas[a:b])
 
 
 def _joined(people: Histories, targets: Histories) -> Histories:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
-from fastapi import APIRouter, HTTPException, Path, Query, Response
-from fastapi.params import Depends as Dependency
+from fastapi import FastAPI, HTTPException, Path, Query, Response
 from pydantic import BaseModel, BeforeValidator
 
 from komd.errors import KomdError
@@ -37,7 +36,7 @@ from komd.serve.schemas import (
 )
 from komd.serve.service import Service
 
-__all__ = ["router"]
+__all__ = ["Benches", "add_routes", "problems"]
 
 UserId = Annotated[Text, BeforeValidator(decoded), Path(description="Id of a person.")]
 ItemId = Annotated[Text, BeforeValidator(decoded), Path(description="Id of an item.")]
@@ -61,11 +60,23 @@ _WORDS = {
 _ALWAYS = (401, 403, 421, 422, 503)
 
 
-def _problems(*also: int) -> dict[int | str, dict[str, Any]]:
+def problems(*also: int) -> dict[int | str, dict[str, Any]]:
+    """What may go wrong with every request, and with some, for the description."""
     return {code: {"model": Problem, "description": _WORDS[code]} for code in sorted({*_ALWAYS, *also})}
 
 
 _BODY = (400, 408, 413)
+
+
+class Benches(NamedTuple):
+    """Where work is done, so that the short never waits behind the long, nor behind a database."""
+
+    bench: Bench
+    """What only computes."""
+    desk: Bench
+    """What asks the store as well."""
+    bulk: Bench
+    """Many people at once."""
 
 
 def _json(answer: BaseModel) -> Response:
@@ -73,9 +84,9 @@ def _json(answer: BaseModel) -> Response:
     return Response(answer.model_dump_json(), media_type="application/json")
 
 
-def router(service: Service, bench: Bench, desk: Bench, metrics: Metrics, guards: list[Dependency]) -> APIRouter:
-    """The API of a service: `bench` is for what only computes, `desk` for what asks the store as well."""
-    api = APIRouter(prefix="/v1", responses=_problems(), dependencies=guards)
+def add_routes(app: FastAPI, service: Service, benches: Benches, metrics: Metrics) -> None:
+    """The API of a service. The routes are the application's own: a router in between costs a tenth of a request."""
+    bench, desk, bulk = benches
 
     async def answer(place: Bench, work: Callable[[], BaseModel | None], missing: str = "") -> Response:
         def whole() -> Response | None:
@@ -89,17 +100,17 @@ def router(service: Service, bench: Bench, desk: Bench, metrics: Metrics, guards
 
     # ---- recommending -----------------------------------------------------------------------------------------
 
-    @api.post("/recommend", response_model=Recommendations, responses=_problems(*_BODY), tags=["recommend"])
+    @app.post("/v1/recommend", response_model=Recommendations, responses=problems(*_BODY), tags=["recommend"])
     async def recommend(ask: Ask) -> Response:
         """The best items for a user id or for a history."""
         return await answer(bench if ask.user_id is None else desk, lambda: service.recommend(ask))
 
-    @api.post("/recommend/batch", response_model=BatchAnswer, responses=_problems(*_BODY), tags=["recommend"])
+    @app.post("/v1/recommend/batch", response_model=BatchAnswer, responses=problems(*_BODY), tags=["recommend"])
     async def recommend_batch(batch: Batch) -> Response:
         """Several lists at once, by one model."""
-        return await answer(desk, lambda: BatchAnswer(answers=service.recommend_all(batch.requests)))
+        return await answer(bulk, lambda: BatchAnswer(answers=service.recommend_all(batch.requests)))
 
-    @api.get("/users/{user_id}/recommendations", response_model=Recommendations, tags=["recommend"])
+    @app.get("/v1/users/{user_id}/recommendations", response_model=Recommendations, tags=["recommend"])
     async def recommend_user(
         user_id: UserId,
         n: Annotated[int, Query(ge=1, le=LIMITS.explained, description="Length of the list.")] = 10,
@@ -112,7 +123,7 @@ def router(service: Service, bench: Bench, desk: Bench, metrics: Metrics, guards
 
     # ---- people -----------------------------------------------------------------------------------------------
 
-    @api.post("/events", response_model=EventsKept, responses=_problems(*_BODY), tags=["people"])
+    @app.post("/v1/events", response_model=EventsKept, responses=problems(*_BODY), tags=["people"])
     async def post_events(posted: PostedEvents) -> Response:
         """Keep what people chose. When this answers, it is on the disk and part of their next recommendation."""
         pairs = [event.pair for event in posted.events]
@@ -121,17 +132,17 @@ def router(service: Service, bench: Bench, desk: Bench, metrics: Metrics, guards
         metrics.events.inc(kept.new)
         return _json(kept)
 
-    @api.get("/users", response_model=People, tags=["people"])
+    @app.get("/v1/users", response_model=People, tags=["people"])
     async def users(prefix: Beginning = "", n: Few = 20) -> Response:
         """Ids of people that begin so."""
         return await answer(desk, lambda: People(users=service.people(prefix, n)))
 
-    @api.get("/users/{user_id}", response_model=Person, responses=_problems(404), tags=["people"])
+    @app.get("/v1/users/{user_id}", response_model=Person, responses=problems(404), tags=["people"])
     async def show_user(user_id: UserId) -> Response:
         """Everything that is known of somebody."""
         return await answer(desk, lambda: service.person(user_id), "nothing is known of this person")
 
-    @api.delete("/users/{user_id}", response_model=Forgotten, tags=["people"])
+    @app.delete("/v1/users/{user_id}", response_model=Forgotten, tags=["people"])
     async def forget_user(user_id: UserId) -> Response:
         """Forget somebody: their stored events are deleted, and what the model holds of them is no longer used."""
         gone = await asyncio.wrap_future(service.events.forget(user_id))
@@ -139,34 +150,34 @@ def router(service: Service, bench: Bench, desk: Bench, metrics: Metrics, guards
 
     # ---- items ------------------------------------------------------------------------------------------------
 
-    @api.get("/items", response_model=Items, tags=["items"])
+    @app.get("/v1/items", response_model=Items, tags=["items"])
     async def find_items(q: Typed = "", n: Few = 10) -> Response:
         """Items by the beginnings of words in their names, slips of the finger forgiven; the popular ones without q."""
         return await answer(bench, lambda: Items(items=service.search(q, n)))
 
-    @api.get("/items/{item_id}/similar", response_model=SimilarItems, responses=_problems(404), tags=["items"])
+    @app.get("/v1/items/{item_id}/similar", response_model=SimilarItems, responses=problems(404), tags=["items"])
     async def similar_items(item_id: ItemId, n: Length = 10) -> Response:
         """Items that are like this one."""
         return await answer(bench, lambda: service.similar(item_id, n), "the model does not know this item")
 
-    @api.get("/items/{item_id}", response_model=Item, responses=_problems(404), tags=["items"])
+    @app.get("/v1/items/{item_id}", response_model=Item, responses=problems(404), tags=["items"])
     async def show_item(item_id: ItemId) -> Response:
         """One item."""
         return await answer(bench, lambda: service.item(item_id), "the model does not know this item")
 
-    @api.get("/popularity", response_model=Curve, tags=["items"])
+    @app.get("/v1/popularity", response_model=Curve, tags=["items"])
     async def popularity() -> Response:
         """The long tail of the catalogue, as a curve."""
         return await answer(bench, service.curve)
 
     # ---- the service itself -----------------------------------------------------------------------------------
 
-    @api.get("/model", response_model=Model, tags=["service"])
+    @app.get("/v1/model", response_model=Model, tags=["service"])
     async def model() -> Response:
         """The model in use."""
         return _json(service.model())
 
-    @api.post("/model/reload", response_model=Model, responses=_problems(409), tags=["service"])
+    @app.post("/v1/model/reload", response_model=Model, responses=problems(409), tags=["service"])
     async def reload() -> Response:
         """Take up the model that lies in the folder now. Other workers follow within a second or two."""
 
@@ -181,12 +192,12 @@ def router(service: Service, bench: Bench, desk: Bench, metrics: Metrics, guards
         except KomdError as error:
             raise HTTPException(409, f"the old model stays: {error}") from error
 
-    @api.get("/health", response_model=Health, tags=["service"])
+    @app.get("/v1/health", response_model=Health, tags=["service"])
     async def health() -> Response:
         """Whether the process is alive."""
         return _json(Health(status="ok"))
 
-    @api.get("/ready", response_model=Health, tags=["service"])
+    @app.get("/v1/ready", response_model=Health, tags=["service"])
     async def ready() -> Response:
         """Whether requests can be answered: the model is there (always, once it listens) and the store answers."""
 
@@ -196,8 +207,8 @@ def router(service: Service, bench: Bench, desk: Bench, metrics: Metrics, guards
 
         return await answer(desk, pinged)
 
-    @api.get(
-        "/metrics",
+    @app.get(
+        "/v1/metrics",
         response_class=Response,
         responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
         tags=["service"],
@@ -205,5 +216,3 @@ def router(service: Service, bench: Bench, desk: Bench, metrics: Metrics, guards
     async def counts() -> Response:
         """Counters for Prometheus."""
         return Response(await asyncio.to_thread(metrics.text), media_type=CONTENT_TYPE)
-
-    return api

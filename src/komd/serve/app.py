@@ -18,7 +18,7 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException as StarletteError
 
 from komd.errors import SolverError
-from komd.serve.api import router
+from komd.serve.api import Benches, add_routes, problems
 from komd.serve.bench import Bench, Busy
 from komd.serve.events import Events, StoreError
 from komd.serve.guard import Guard
@@ -39,19 +39,17 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_BENCH, _DESK = 2, 2  # threads that compute; threads that also ask the store
 _PAGES = {"index.html": "/", "api.html": "/docs"}
 
 
 def create(settings: Settings) -> Guard:
     """The application: model loaded and tried, store open. Raises KomdError when either cannot be used."""
     metrics = Metrics()
-    waiting = settings.limits.waiting
     live = Live(settings.model, settings.items)
     metrics.loaded.set(live.current.loaded)
-    events = Events(settings.store, threads=_DESK)
-    bench = Bench("bench", size=_BENCH, waiting=waiting, metrics=metrics)
-    desk = Bench("desk", size=_DESK, waiting=waiting, metrics=metrics)
+    events = Events(settings.store, threads=len(Benches._fields))
+    limits = settings.limits
+    benches = Benches(*(Bench(name, waiting=limits.waiting, metrics=metrics) for name in Benches._fields))
     service = Service(live, events, settings.limits)
 
     @contextlib.asynccontextmanager
@@ -61,8 +59,8 @@ def create(settings: Settings) -> Guard:
             yield
         finally:
             watching.cancel()
-            bench.close()
-            desk.close()
+            for bench in benches:
+                bench.close()
             events.close()
 
     app = FastAPI(
@@ -73,9 +71,10 @@ def create(settings: Settings) -> Guard:
         redoc_url=None,
         lifespan=lifespan,
         redirect_slashes=False,
+        responses=problems(),
+        dependencies=[Depends(HTTPBearer(auto_error=False))] if settings.token_file else [],
     )
-    guards = [Depends(HTTPBearer(auto_error=False))] if settings.token_file else []
-    app.include_router(router(service, bench, desk, metrics, guards))
+    add_routes(app, service, benches, metrics)
     _pages(app)
     _words(app)
     return Guard(app, settings, metrics)

@@ -1,9 +1,10 @@
-"""The threads in which everything slow is done, and the line in front of them, which has an end.
+"""The threads in which everything slow is done, and the lines in front of them, which have an end.
 
-Few threads: what they do in Python takes turns with the event loop, and every further one makes the turns costlier.
-Compiled code and databases let go of the GIL, so two keep two cores busy, and a long batch does not hold up the rest.
-More cores are for more workers. A thread takes work from a queue and hands the result to the loop, nothing more:
-`concurrent.futures` spends as much on a future as a small problem takes to solve.
+A bench is one thread. A second one on the same work makes every request dearer, not quicker: a request lets go of the
+GIL about ten times, and with two threads each time is a chance to wait for the other (measured: twice the processor
+time a request). There are several benches for different kinds of work; more cores are for more workers. The thread
+takes work from a queue and hands the result to the loop, nothing more: `concurrent.futures` spends as much on a future
+as a small problem takes to solve.
 """
 
 from __future__ import annotations
@@ -28,16 +29,15 @@ class Busy(KomdError):
 
 
 class Bench:
-    """A few threads and their queue."""
+    """A thread and its queue."""
 
-    def __init__(self, name: str, *, size: int, waiting: int, metrics: Metrics) -> None:
-        self._most = waiting + size
+    def __init__(self, name: str, *, waiting: int, metrics: Metrics) -> None:
+        self._most = waiting + 1
         self._present = 0
         self._metrics = metrics
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._threads = [threading.Thread(target=self._work, name=f"komd-{name}-{k}", daemon=True) for k in range(size)]
-        for thread in self._threads:
-            thread.start()
+        self._thread = threading.Thread(target=self._work, name=f"komd-{name}", daemon=True)
+        self._thread.start()
 
     async def run(self, work: Callable[[], Result]) -> Result:
         """`work()`, done in a thread. Raises Busy when too much is waiting."""
@@ -69,11 +69,9 @@ class Bench:
             del job, work, answer, result, error  # nothing is held while waiting for more
 
     def close(self) -> None:
-        """Let the threads go when what is queued is done."""
-        for _ in self._threads:
-            self._jobs.put(None)
-        for thread in self._threads:
-            thread.join()
+        """Let the thread go when what is queued is done."""
+        self._jobs.put(None)
+        self._thread.join()
 
 
 def _settle(answer: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

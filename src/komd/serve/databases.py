@@ -58,9 +58,9 @@ def _sqlite(place: sql.URL, threads: int) -> sql.Engine:
 
     @sql.event.listens_for(engine, "begin")
     def begun(connection: sql.Connection) -> None:
-        # A reader sees one state of the database; a writer waits for its turn at the start, not in the middle.
-        kind = "IMMEDIATE" if connection.get_execution_options().get("writing") else "DEFERRED"
-        connection.exec_driver_sql(f"BEGIN {kind}")
+        # A writer waits for its turn at the start, not in the middle. A reader has one statement, which sees one state.
+        if connection.get_execution_options().get("writing"):
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from komd.errors import InputError
 from komd.interactions.columns import role
@@ -33,10 +32,6 @@ class Names:
     def name(self, number: int) -> str:
         """The name of an item."""
         return str(self.names[number].as_py())
-
-    def several(self, numbers: NDArray[np.int32]) -> list[str]:
-        """The names of items."""
-        return list(self.names.take(pa.array(numbers)).to_pylist())
 
     def details(self, number: int) -> dict[str, str]:
         """The further columns of an item that hold something."""

@@ -206,7 +206,7 @@ def _stranger(text: str, at: int) -> Entry:
 
 def _answer(shelf: Shelf, ask: Ask, ranked: Ranked, unknown: list[str]) -> Recommendations:
     numbers = ranked.items.tolist()
-    texts, names = shelf.item_texts(ranked.items), shelf.names.several(ranked.items)
+    texts, names = shelf.item_texts(ranked.items), shelf.item_names(ranked.items)
     popularity, scores = shelf.catalogue.popularity[ranked.items].tolist(), ranked.scores.tolist()
     rows = []
     for k, number in enumerate(numbers):
@@ -230,7 +230,7 @@ def _answer(shelf: Shelf, ask: Ask, ranked: Ranked, unknown: list[str]) -> Recom
 def _why(shelf: Shelf, ranked: Ranked, k: int) -> Why:
     assert ranked.reasons is not None
     reason = ranked.reasons[k]
-    texts, names = shelf.item_texts(reason.items), shelf.names.several(reason.items)
+    texts, names = shelf.item_texts(reason.items), shelf.item_names(reason.items)
     parts = [
         Contribution(item_id=text, name=name, contribution=part)
         for text, name, part in zip(texts, names, reason.contributions.tolist(), strict=True)

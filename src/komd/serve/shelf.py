@@ -28,6 +28,7 @@ from komd.serve.search import Search
 
 __all__ = ["Ranked", "Reason", "Shelf"]
 
+_HELD = 50_000  # items whose ids and names are held as Python texts: some 10 MB
 _POINTS = 240  # of the curve of popularity
 
 
@@ -62,6 +63,7 @@ class Shelf:
         self.loaded = time.time()
         self.catalogue = model.catalogue
         self.search = Search(names.names) if search is None else search
+        self._everything = np.arange(len(self.catalogue.order), dtype=np.int32)
 
     @staticmethod
     def load(path: Path, version: str, table: pa.Table | None, before: Shelf | None = None) -> Shelf:
@@ -88,12 +90,26 @@ class Shelf:
         row = np.arange(min(2, len(self.catalogue.order)), dtype=np.int32)
         self.recommend([row], n=3, reasons=2)
         self.similar(0, 3)
-        _ = self.catalogue.popularity, self.curve
+        _ = self.catalogue.popularity, self.curve, self._labels
 
     # ---- ids --------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def _labels(self) -> tuple[list[str], list[str], dict[str, int]] | None:
+        """Ids and names of all items as texts, and the numbers of the ids: when they are few enough to be held so.
+
+        Looking up ten items through Arrow takes longer than a small problem takes to solve.
+        """
+        if len(self._everything) > _HELD:
+            return None
+        ids = texts_of(self.catalogue.item_ids(self._everything))
+        return ids, self.names.names.to_pylist(), {text: number for number, text in enumerate(ids)}
+
     def item_numbers(self, texts: list[str]) -> NDArray[np.int32]:
         """Inside numbers of items; -1 for unknown ones."""
+        if self._labels is not None:
+            known_numbers = self._labels[2]
+            return np.array([known_numbers.get(text, -1) for text in texts], np.int32)
         found = numbers_of(self.catalogue.items, texts)
         known = found >= 0
         found[known] = self.catalogue.inside[found[known]]
@@ -101,7 +117,17 @@ class Shelf:
 
     def item_texts(self, numbers: NDArray[np.int32]) -> list[str]:
         """Ids of inside numbers, as text."""
+        if self._labels is not None:
+            ids = self._labels[0]
+            return [ids[number] for number in numbers.tolist()]
         return texts_of(self.catalogue.item_ids(numbers))
+
+    def item_names(self, numbers: NDArray[np.int32]) -> list[str]:
+        """Names of inside numbers."""
+        if self._labels is not None:
+            names = self._labels[1]
+            return [names[number] for number in numbers.tolist()]
+        return list(self.names.names.take(pa.array(numbers)).to_pylist())
 
     def learned(self, user: str) -> NDArray[np.int32] | None:
         """The history of a person the model was fitted on; None for somebody else."""
@@ -139,6 +165,8 @@ class Shelf:
     def _candidates(
         self, allow: NDArray[np.int32] | None, deny: NDArray[np.int32] | None, max_popularity: int | None
     ) -> NDArray[np.int32]:
+        if allow is None and deny is None and max_popularity is None:
+            return self._everything
         m = len(self.catalogue.order)
         first = 0
         if max_popularity is not None:  # numbers go by falling popularity: what is rare enough is one range

@@ -121,10 +121,10 @@ class Search:
                     self._waiting.append(near)
 
     def _first(self) -> list[Places]:
-        """Where to begin: the model as it is, and for CF-KOMD what does well on many data sets."""
+        """Where to begin: the model as it is, and for CF-KOMD what does well on dense, middling and sparse data."""
         starts: list[dict[str, Any]] = [self._base.get_params()]
         if isinstance(self._base, CFKOMD):
-            for beta, mu, theta in ((0.2, 10.0, 0.0), (0.1, 30.0, 0.5), (0.4, None, 0.5)):
+            for beta, mu, theta in ((0.2, 10.0, 0.25), (0.2, None, 1.0), (0.6, None, 1.0)):
                 stages = {"user_damping": 0.5, "popularity": beta, "ridge": mu, "negatives_weight": theta}
                 starts.append(self._base.get_params() | stages | {"regularization": 1.0})
         found = [tuple(self._nearest(choice, start[choice.name]) for choice in self._choices) for start in starts]

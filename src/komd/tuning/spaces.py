@@ -48,7 +48,7 @@ SPACES: dict[str, tuple[Choice, ...]] = {
     "CFKOMD": (
         Choice("kernel", ("linear", "tanimoto", "rbf", Polynomial(degree=3, c=0.5))),
         Choice("user_damping", _steps(0, 1, 5)),
-        Choice("popularity", _steps(0, 0.6, 7)),
+        Choice("popularity", _steps(0, 1, 11)),
         # Without a filter is the same as with an endless μ: the last of the row.
         Choice("ridge", (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, None)),
         _SPREAD,
