@@ -119,17 +119,20 @@ def _table(folder: Path, results: list[dict[str, Any]], target: str) -> str:
         ]
         effort = f"{r['settings']} in {r['seconds']:.0f} s" if "settings" in r else "a rule, no search"
         rows.append([f"`{r['text']}`" + (" (recommended)" if r["model"] == RULE else ""), *cells, effort])
-    return f"{results[0]['users']:,} test users.\n\n" + markdown(["model", *METRICS, "settings tried"], rows)
+    budget = max(r["budget"] for r in results)
+    head = f"{results[0]['users']:,} test users; a budget of {budget:.0f} s for each model's search.\n\n"
+    return head + markdown(["model", *METRICS, "settings tried"], rows)
 
 
 HEAD = """# How good it is, every model tuned
 
-Written by `python -m experiments.best`; every figure comes from its runs, and only what has been run is shown. The first round of
-the paper's protocol (users in 5 random groups, `rng=0`; those of the first with at least 5 items give half of them to the test);
-ties count one half in AUC. Each model was tuned on folds inside the training part alone ([tuning.md](tuning.md)), with the same
-budget, for the measure named; the tuner refuses data that hold a tested pair. **Bold**: the best of its column; *italic*: tied with it
-(paired t over test users, Holm's correction, 5 %). "recommended" is `CFKOMD.recommended(train)`, chosen by a rule without any search; the
-thresholds of the rule were set by inner folds of the same training parts.
+Written by `python -m experiments.best`; every figure comes from its runs, and only what has been run is shown. The
+first round of the paper's protocol (users in 5 random groups, `rng=0`; those of the first with at least 5 items give
+half of them to the test); ties count one half in AUC. Each model was tuned on folds inside the training part alone
+([tuning.md](tuning.md)), with the same budget, for the measure named; the tuner refuses data that hold a tested pair.
+**Bold**: the best of its column; *italic*: tied with it (paired t over test users, Holm's correction, 5 %).
+"recommended" is `CFKOMD.recommended(train)`, chosen by a rule without any search; the thresholds of the rule were set
+on inner folds of the same training parts.
 """
 
 

@@ -28,8 +28,8 @@ MINUTES = 10.0
 EVERY = 30.0  # seconds between two models
 
 LATENCY = """<!-- latency: written by python -m benchmarks.serve -->
-{machine}; {data}; wrk on the same cores, {rate} requests a second at random moments, the median of {turns} turns of
-{seconds} s. The echo is the least FastAPI can do with the same bodies.
+{machine}; {data}; wrk on the same cores, {rate} requests a second at
+random moments, the median of {turns} turns of {seconds} s. The echo is the least FastAPI can do with the same bodies.
 
 | requests | p50 | p99 | failed |
 | --- | --- | --- | --- |

@@ -20,7 +20,9 @@ def test_fit_says_what_it_did(plays, tmp_path, komd_out):
     assert "120 users × 60 items" in text
     assert "ECFOMD(regularization=0.1)" in text
     assert str(tmp_path / "m.komd") in text.replace("\n", "")
-    assert repr(komd.load(tmp_path / "m.komd")) == "ECFOMD(regularization=0.1)"
+    loaded = komd.load(tmp_path / "m.komd")
+    assert loaded.text == "ECFOMD(regularization=0.1)"
+    assert str(loaded.held) in " ".join(text.split())  # how K is held, and how full it is
 
 
 def test_fit_as_json(plays, tmp_path, komd_json):

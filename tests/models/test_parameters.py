@@ -45,6 +45,11 @@ def test_get_and_set():
         "regularization": 0.3,
         "negatives": "exact",
         "tolerance": 1e-8,
+        "user_damping": 0.0,
+        "popularity": 0.0,
+        "ridge": None,
+        "negatives_weight": 1.0,
+        "storage": None,
     }
     assert model.get_params(deep=False) == model.get_params()
     assert model.set_params(kernel=Linear(), negatives="mean") is model

@@ -69,7 +69,7 @@ def test_explain_similar_save_load(small, tmp_path):
     similar = model.similar_items(ids[1][0], n=5)
     model.save(tmp_path / "m.komd")
     loaded = komd.load(tmp_path / "m.komd")
-    assert repr(loaded) == repr(model) == "RP3Beta(beta=0.3)"
+    assert loaded.text == model.text == "RP3Beta(beta=0.3)"
     assert np.array_equal(scores(loaded), scores(model))
     assert loaded.similar_items(ids[1][0], n=5).to_arrow() == similar.to_arrow()
 

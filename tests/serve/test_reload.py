@@ -130,8 +130,8 @@ def test_a_broken_model_is_refused_and_the_old_one_stays(settings, serving, fold
     assert service.get("/v1/model") == before and service.post("/v1/recommend", ask) == answer
     assert service.get("/v1/ready")
     shutil.rmtree(folder, ignore_errors=True)  # mended: it is taken up without being told
-    shutil.copytree(shop / "shop.komd", folder)
-    assert until(lambda: service.get("/v1/model")["loaded_at"] > before["loaded_at"])
+    shutil.copytree(shop / "numbers.komd", folder)
+    assert until(lambda: service.get("/v1/model")["version"] != before["version"])
 
 
 def test_what_cannot_be_served_does_not_start(folder, tmp_path):
@@ -147,6 +147,14 @@ def test_people_without_strangers_are_not_served(tmp_path, small):
     komd.BPR(factors=2, iterations=1).fit(small).save(tmp_path / "bpr.komd")
     with pytest.raises(ModelFileError, match="BPR serves only the people it was fitted on"):
         Live(tmp_path / "bpr.komd")
+
+
+def test_the_same_model_again_is_not_loaded_again(folder):
+    live = Live(folder)
+    komd.load(folder).save(folder)  # the same bytes in new files
+    assert not live.refresh() and live.taken == 0
+    live.reload()  # but when told
+    assert live.taken == 1
 
 
 def test_a_link_that_is_turned(shop, tmp_path):

@@ -24,6 +24,8 @@ __all__ = ["Live"]
 
 Signature: TypeAlias = tuple[tuple[str, int, int, int], ...]
 
+_VERSION = 12  # letters of the manifest's checksum that name a version
+
 log = logging.getLogger("komd.serve")
 
 
@@ -64,7 +66,7 @@ class Live:
     def _load(self, before: Shelf | None) -> Shelf:
         folder = self._folder.resolve()  # a link may be turned to another folder meanwhile
         try:
-            version = hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()[:12]
+            version = hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()[:_VERSION]
         except OSError:
             version = ""  # load says what is missing
         if self._items is not None:
@@ -99,9 +101,18 @@ class Live:
             log.info("took up model %s: %s", shelf.version, shelf.model.text)
             return shelf
 
+    def _in_use(self, seen: Signature) -> bool:
+        """Whether what lies there is the model in use with the names in use."""
+        names = tuple(entry for entry in seen if entry[0] == str(self._items))
+        return seen[0][0][:_VERSION] == self.current.version and names == (self._table_seen or ())
+
     def refresh(self) -> bool:
         """Look at the folder, and take up what is new. Returns whether the model changed."""
-        if self._look() == self._seen:
+        seen = self._look()
+        if seen == self._seen:
+            return False
+        if self._in_use(seen):  # a save under way writes some files again before it changes the manifest
+            self._seen = seen
             return False
         try:
             self.reload()
