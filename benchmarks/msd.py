@@ -30,6 +30,7 @@ def main() -> None:
     parser.add_argument("--people", type=int, default=PEOPLE, help="how many of them to rank for")
     parser.add_argument("--fresh", action="store_true", help="forget what earlier runs have measured")
     parser.add_argument("--only", nargs="+", choices=STEPS, help="run only these steps (those they need must be there)")
+    parser.add_argument("--note", default="", help="what a reader should know of this run, put on the page")
     parser.add_argument("--limit", type=float, default=15, help="minutes that a step may take")
     asked = parser.parse_args()
     trial = (asked.users, asked.people) != (USERS, PEOPLE)
@@ -54,7 +55,7 @@ def main() -> None:
             print(f"    {error}", flush=True)
             if name in ("generate", "read"):
                 sys.exit(f"{name} failed, and everything else needs it")
-    results = {"machine": machine(), "trial": trial} | {name: kept(folder, name) for name in STEPS}
+    results = {"machine": machine(), "trial": trial, "note": asked.note} | {name: kept(folder, name) for name in STEPS}
     file, page = (
         (folder / "msd.json", folder / "performance.md")
         if trial

@@ -52,6 +52,7 @@ def _opening(results: dict[str, Any], people: int) -> str:
     median, mean, most = read["activity"]
     heard, heard_mean, heaviest = read["popularity"]
     words = "" if not results["trial"] else " **A trial at a small size.**"
+    words += f" **{results['note']}**" if results.get("note") else ""
     wrote = ""
     if made.get("generate"):
         took = f"{_time(made['generate'])} at {_gb(made['command_peak'])}"
