@@ -60,7 +60,7 @@ def recommend(
     from komd.memory import readable
     from komd.models.parameters import one_of
 
-    folder = output is not None and (output.is_dir() or not output.suffix)
+    folder = output is not None and not output.suffix
     if output is not None and not folder:
         show.check_output(output)
     one_of("--on-unknown", on_unknown, ("error", "skip"))
