@@ -105,7 +105,7 @@ def counting(indptr: Any, indices: Any, items: int, counts: float = 2e8) -> dict
     """Rows of co-occurrence of a random sample of items, by komd's three ways and by scipy, one core each."""
     import scipy.sparse
 
-    from komd._core import stream
+    from komd._core import gathered, strips
     from komd._core.gram import count_pairs
     from komd.kernels.dot_product import Linear
     from komd.kernels.recipe import Recipe
@@ -118,7 +118,7 @@ def counting(indptr: Any, indices: Any, items: int, counts: float = 2e8) -> dict
     done = float(matrix._work[sample].sum())
     by_item, (left, right) = matrix.by_item, matrix.recipe.factors
     seconds: dict[str, float] = {}
-    spent, count_strip, gather_rows = [0.0], stream.count_strip, stream.gather_rows
+    spent, count_strip, gather_rows = [0.0], strips.count_strip, gathered.gather_rows
 
     def timed(*args: Any) -> int:
         start = time.perf_counter()
@@ -126,7 +126,7 @@ def counting(indptr: Any, indices: Any, items: int, counts: float = 2e8) -> dict
         spent[0] += time.perf_counter() - start
         return out
 
-    def strips() -> None:  # the compiled part alone: what comes before is done once for all rows, not for the sample
+    def in_strips() -> None:  # the compiled part alone: what comes before is done once for all rows, not for the sample
         spent[0] = 0.0
         for _ in matrix.strips(sample, threads=1):
             pass
@@ -150,12 +150,12 @@ def counting(indptr: Any, indices: Any, items: int, counts: float = 2e8) -> dict
     def product() -> None:
         XT @ X
 
-    stream.count_strip = timed
+    strips.count_strip = timed
     for _ in range(2):  # the first time compiles
-        strips()
+        in_strips()
         for name, work in (("count_pairs", pairs), ("gather_rows", gather), ("scipy", product)):
             start = time.perf_counter()
             work()
             seconds[name] = min(time.perf_counter() - start, seconds.get(name, np.inf))
-    stream.count_strip = count_strip
+    strips.count_strip = count_strip
     return {"items": len(sample), "counts": done, "per_second": {name: done / s for name, s in seconds.items()}}

@@ -234,7 +234,7 @@ def _counting(found: dict[str, Any]) -> str:
         "scipy": "scipy `X[:, sample].T @ X`",
         "count_pairs": "komd, rows in order (`count_pairs`)",
         "gather_rows": "komd, first pass (`gather_rows`)",
-        "count_strip": "komd, second pass, strips of 4,096 columns (`count_strip`)",
+        "count_strip": "komd, second pass, in strips (`count_strip`)",
     }
     rates = found["per_second"]
     rows = [[words[n], f"{rates[n]:.2g}", f"{rates[n] / rates['scipy']:.1f}"] for n in words]

@@ -19,10 +19,10 @@ PHASES = {
     "solve": ("komd.models.cfkomd", "CFKOMD", "_weigh_gathered"),
     "count": ("komd.kernels.strips", "Workplace", "fill"),
     "use": ("komd.models.streaming", "_Group", "_use"),
-    "gather_rows": ("komd._core.stream", None, "gather_rows"),
+    "gather_rows": ("komd._core.gathered", None, "gather_rows"),
     "solve_gathered": ("komd._core.solve", None, "solve_gathered"),
-    "advance_segments": ("komd._core.stream", None, "advance_segments"),
-    "count_strip": ("komd._core.stream", None, "count_strip"),
+    "cut_strip": ("komd._core.strips", None, "cut_strip"),
+    "count_strip": ("komd._core.strips", None, "count_strip"),
     "use_strip": ("komd._core.fused", None, "use_strip"),
 }
 
@@ -88,7 +88,7 @@ class Clock:
 
     def _after_count(self, place: Any, first: int, last: int, *_: Any) -> None:
         """Entries of the strip, and what it takes to score it: an entry of a row is used by all who have the item."""
-        lengths, rows = place._lengths, place._rows
+        lengths, rows = place._places[:, 2], place._rows
         self._work["strips"] += 1
         self._work["visits"] += float(np.diff(place._by_item[0])[rows].sum())
         self._work["entries"] += float(lengths.sum())

@@ -37,12 +37,11 @@ def whole(matrix, rows, room, threads=None):
         assert strip.first == reached
         reached = strip.last
         for place, i in enumerate(rows):
-            start, length = strip.starts[place], strip.lengths[place]
+            start, named, length = strip.places[place]
             values = strip.values[start : start + length]
             if length == strip.last - strip.first:
                 out[i, strip.first : strip.last] = values
             else:
-                named = strip.named[place]
                 out[i, strip.first + strip.columns[named : named + length].astype(int)] = values
     assert reached == matrix.items
     return out

@@ -6,7 +6,7 @@ import numpy as np
 
 from komd._core.compile import compiled
 from komd._core.ranks import add_won
-from komd._core.stream import score_strip
+from komd._core.strips import score_strip
 from komd._core.topn import push_top, veil_strip
 
 __all__ = ["use_strip"]
@@ -15,9 +15,7 @@ __all__ = ["use_strip"]
 @compiled
 def use_strip(
     row_of: np.ndarray,
-    starts: np.ndarray,
-    named: np.ndarray,
-    lengths: np.ndarray,
+    places: np.ndarray,
     columns: np.ndarray,
     values: np.ndarray,
     first: int,
@@ -44,7 +42,7 @@ def use_strip(
     """Score a strip for each person, leave out what they have, merge into their best, and count pairs won.
 
     People without history are scored by `popularity`. Lists of length 0 and an empty `target_indptr` are not asked for.
-    `scores` is scratch, one row as long as the strip is wide. The parts are `_core/stream.py`, `topn.py`, `ranks.py`.
+    `scores` is scratch, one row as long as the strip is wide. The parts are `_core/strips.py`, `topn.py`, `ranks.py`.
     """
     measured = target_indptr.shape[0] > 0
     for u in range(indptr.shape[0] - 1):
@@ -52,9 +50,7 @@ def use_strip(
         if row[0] == row[1]:
             scores[0] = popularity
         else:
-            score_strip(
-                row_of, starts, named, lengths, columns, values, S, row, indices, weights, offsets[u : u + 1], scores
-            )
+            score_strip(row_of, places, columns, values, S, row, indices, weights, offsets[u : u + 1], scores)
         if exclude_seen:
             veil_strip(row, indices, first, seen[u : u + 1], scores)
         if best_items.shape[1] > 0:

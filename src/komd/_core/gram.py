@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from komd._core.compile import compiled
-from komd._core.prefetch import prefetch
+from komd._core.prefetch import fetch_ahead, prefetch
 
 __all__ = ["count_pairs", "count_touched", "count_upper", "reach"]
 
@@ -77,8 +77,7 @@ def count_pairs(
         start = end
         stop = item_indptr[i + 1]
         for p in range(item_indptr[i], stop):
-            if p + _AHEAD < stop:
-                prefetch(user_items, user_indptr[item_users[p + _AHEAD]])
+            fetch_ahead(p, item_users, user_indptr, user_items)
             v = item_users[p]
             if weights is None:
                 weight = 1

@@ -1,12 +1,17 @@
-"""A hint to the processor: bring this place of an array into the cache."""
+"""Hints to the processor: bring this place of an array into the cache."""
 
 from __future__ import annotations
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["prefetch"]
+from komd._core.compile import inner
+
+__all__ = ["fetch_ahead", "prefetch"]
+
+_FAR, _NEAR = 12, 6  # users whose place, and whose row, is asked for in advance: enough to hide a trip to memory
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
@@ -23,3 +28,16 @@ def prefetch(context, array, index):  # type: ignore[no-untyped-def]
         return context.get_dummy_value()
 
     return types.void(array, types.uint64), generate
+
+
+@inner
+def fetch_ahead(p: int, item_users: np.ndarray, user_indptr: np.ndarray, user_items: np.ndarray) -> None:
+    """At the p-th (item, user) pair: ask for the beginnings of the rows of users some pairs ahead."""
+    last = item_users.shape[0]
+    if p + _FAR < last:
+        prefetch(user_indptr, item_users[p + _FAR])
+    if p + _NEAR < last:
+        row = user_indptr[item_users[p + _NEAR]]
+        prefetch(user_items, row)
+        prefetch(user_items, row + 16)
+        prefetch(user_items, row + 32)

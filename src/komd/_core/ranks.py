@@ -8,6 +8,9 @@ from komd._core.compile import compiled, inner
 
 __all__ = ["add_won", "area_under_curve", "mark_hits"]
 
+_CHUNK = 16  # scores looked at together: most often all are below every test item
+_FEW = 256  # test items; with more of them, an item's place among them is looked up instead of compared
+
 
 @compiled
 def area_under_curve(
@@ -52,27 +55,47 @@ def _won(row: np.ndarray, tested: np.ndarray, tie: float) -> float:
     if size == 0:
         return 0.0
     least = tested[0]
-    most = tested[size - 1]
-    below = 0  # below every test item, as most are: they are only counted
+    near = np.empty(row.shape[0] + 1, np.float64)  # what is not below every test item, side by side
+    found = 0
+    whole = row.shape[0] - row.shape[0] % _CHUNK
+    for start in range(0, whole, _CHUNK):
+        rising = 0
+        for j in range(start, start + _CHUNK):
+            rising += row[j] >= least
+        if rising:
+            for j in range(start, start + _CHUNK):
+                near[found] = row[j]
+                found += row[j] >= least
+    for j in range(whole, row.shape[0]):
+        near[found] = row[j]
+        found += row[j] >= least
+    others = 0
     for j in range(row.shape[0]):
-        below += (row[j] < least) & (row[j] > -np.inf)
-    won: float = float(below) * size
-    for j in range(row.shape[0]):
-        x = row[j]
-        if x < least or x > most:
-            continue
-        low = 0
-        high = size
-        while low < high:  # tested[:low] < x
-            middle = (low + high) >> 1
-            if tested[middle] < x:
-                low = middle + 1
-            else:
-                high = middle
-        end = low
-        while end < size and tested[end] == x:
-            end += 1
-        won += (size - end) + tie * (end - low)
+        others += row[j] > -np.inf
+    won: float = float(others - found) * size
+    if size > _FEW:
+        for j in range(found):
+            x = near[j]
+            low = 0
+            high = size
+            while low < high:  # tested[:low] < x
+                middle = (low + high) >> 1
+                if tested[middle] < x:
+                    low = middle + 1
+                else:
+                    high = middle
+            end = low
+            while end < size and tested[end] == x:
+                end += 1
+            won += (size - end) + tie * (end - low)
+    else:
+        for t in range(size):
+            smaller = 0
+            equal = 0
+            for j in range(found):
+                smaller += near[j] < tested[t]
+                equal += near[j] == tested[t]
+            won += smaller + tie * equal
     return won
 
 

@@ -49,7 +49,7 @@ class StreamedMatrix(ItemMatrix):
 
     @property
     def nonzeros(self) -> int:
-        return sum(int(np.count_nonzero(s.values[: s.lengths.sum()])) for s in self.strips(self._all))
+        return sum(int(np.count_nonzero(s.values[: s.places[:, 2].sum()])) for s in self.strips(self._all))
 
     def row(self, item: int) -> NDArray[np.float32]:
         return self.rows(np.array([item], np.int32)).row(item)
@@ -77,14 +77,19 @@ class StreamedMatrix(ItemMatrix):
             if recipe.user_weights is not None:
                 of_user *= recipe.user_weights
             return left * np.bincount(self._indices, weights=of_user[owner], minlength=self.items)
-        total = np.zeros(self.items)
-        for strip in self.strips(self._all, threads=threads):
-            filled = np.flatnonzero(strip.lengths)
-            order = filled[np.argsort(strip.starts[filled], kind="stable")]
-            if order.size:
-                used = strip.values[: strip.lengths.sum()]
-                total[order] += np.add.reduceat(used, strip.starts[order], dtype=np.float64)
-        return total
+        bounds = self.row_bounds(self._all)
+
+        def part(block: tuple[int, int]) -> NDArray[np.float64]:
+            indptr, _, values = self._counted(*block, int(bounds[block[0] : block[1]].sum()))
+            out, filled = np.zeros(len(indptr) - 1), np.flatnonzero(np.diff(indptr))
+            if filled.size:
+                out[filled] = np.add.reduceat(values, indptr[filled], dtype=np.float64)
+            return out
+
+        pieces = pool.even_blocks(bounds, _CHUNK)
+        return np.concatenate(
+            [np.zeros(0), *pool.run(part, pieces, threads=threads, label="kernel", size=lambda b: b[1] - b[0])]
+        )
 
     # ---- reading it ---------------------------------------------------------------------------------------------
 
@@ -94,36 +99,14 @@ class StreamedMatrix(ItemMatrix):
 
     def rows(self, rows: NDArray[np.int32], threads: int | None = None) -> SparseMatrix:
         """These rows of K (ascending, distinct) and no others: everything else in the answer is empty."""
-        from komd._core.gram import count_pairs
-
-        recipe, (item_indptr, item_users) = self.recipe, self.by_item
-        number = recipe.number
+        bounds = self.row_bounds(rows)
 
         def part(block: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-            wanted = rows[block[0] : block[1]]
-            counter = np.zeros(self.items, number)
-            found = []
-            for i in wanted.tolist():
-                room = int(self.row_bounds(np.array([i]))[0]) + 1
-                ends, columns, counts = np.zeros(2, np.int64), np.empty(room, np.int32), np.empty(room, number)
-                count_pairs(
-                    item_indptr,
-                    item_users,
-                    self._indptr,
-                    self._indices,
-                    i,
-                    i + 1,
-                    counter,
-                    ends,
-                    columns,
-                    counts,
-                    recipe.user_weights,
-                )
-                found.append((columns[: ends[1]], counts[: ends[1]].astype(np.float64)))
-            lengths = np.array([len(columns) for columns, _ in found], np.int64)
-            columns = np.concatenate([columns for columns, _ in found])
-            both = np.concatenate([counts for _, counts in found])
-            return lengths, columns, recipe.values(both, np.repeat(wanted, lengths), columns)
+            found = [self._counted(int(rows[r]), int(rows[r]) + 1, int(bounds[r])) for r in range(*block)]
+            lengths, columns, values = zip(
+                *((indptr[1:], columns, values) for indptr, columns, values in found), strict=True
+            )
+            return np.concatenate(lengths), np.concatenate(columns), np.concatenate(values)
 
         pieces = pool.blocks(len(rows), max(1, min(64, -(-len(rows) // (4 * pool.count(threads))))))
         parts = list(pool.run(part, pieces, threads=threads))
@@ -140,17 +123,18 @@ class StreamedMatrix(ItemMatrix):
 
         `room` bounds the bytes of a strip.
         """
-        from komd._core.stream import advance_segments
+        from komd._core.strips import cut_strip
 
-        n = len(self._indptr) - 1
-        ends, segments = self._indptr[:-1].copy(), np.empty(n, np.int64)
+        n, cuts, (item_indptr, _) = len(self._indptr) - 1, self._cuts(rows, room), self.by_item
+        ends, starts = self._indptr[:-1].copy(), np.empty(n + 1, np.uint32)
+        inside = np.empty(max((item_indptr[last] - item_indptr[first] for first, last in cuts), default=0), np.uint16)
         active = np.empty(n // 8 + 1, np.uint8)
         row_of = np.full(self.items, -1, np.int32)
         row_of[rows] = np.arange(len(rows), dtype=np.int32)
-        work = Workplace(self.recipe, self.by_item, self._indices, rows, self._work[rows], int(room))
-        for first, last in self._cuts(rows, room):
-            advance_segments(self._indptr, self._indices, last, ends, segments, active)
-            work.fill(first, last, segments, active, threads)
+        work = Workplace(self.recipe, self.by_item, rows, self._work[rows], int(room))
+        for first, last in cuts:
+            cut_strip(self._indptr, self._indices, first, last, ends, starts, inside, active)
+            work.fill(first, last, starts, inside, active, threads)
             yield work.strip(first, last, row_of)
 
     def gather(
@@ -165,7 +149,7 @@ class StreamedMatrix(ItemMatrix):
 
         Every row of K that anybody has is counted once and read by all who have it.
         """
-        from komd._core.stream import deliver, gather_rows
+        from komd._core.gathered import deliver, gather_rows
 
         recipe, (item_indptr, item_users) = self.recipe, self.by_item
         lengths, widths = np.diff(indptr), np.diff(wanted_indptr)
@@ -223,6 +207,32 @@ class StreamedMatrix(ItemMatrix):
         for _ in pool.run(part, pool.even_blocks(self._work[rows] + written, _CHUNK), threads=threads):
             pass
         return blocks, starts
+
+    def _counted(
+        self, first: int, last: int, room: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+        """Rows first..last of K, compressed; they have at most `room` entries."""
+        from komd._core.gram import count_pairs
+
+        recipe = self.recipe
+        # One place more than can be filled: the branch-free list writes one ahead of its end.
+        indptr, columns = np.zeros(last - first + 1, np.int64), np.empty(room + 1, np.int32)
+        counter, counts = np.zeros(self.items, recipe.number), np.empty(room + 1, recipe.number)
+        count_pairs(
+            *self.by_item,
+            self._indptr,
+            self._indices,
+            first,
+            last,
+            counter,
+            indptr,
+            columns,
+            counts,
+            recipe.user_weights,
+        )
+        columns = columns[: indptr[-1]].copy()
+        rows = np.repeat(np.arange(first, last, dtype=np.int32), np.diff(indptr))
+        return indptr, columns, recipe.values(counts[: indptr[-1]].astype(np.float64), rows, columns)
 
     def _cuts(self, rows: NDArray[np.int32], room: int) -> list[tuple[int, int]]:
         """Where to cut: no strip wider than `WIDEST`, nor fuller than `room` allows, as far as can be told."""

@@ -19,14 +19,12 @@ _CHUNK = 1 << 20  # entries, at most, and users visited by a thread before count
 
 @dataclass
 class Strip:
-    """Columns first..last of K, for some rows (`_core/stream.py` says how it is laid out)."""
+    """Columns first..last of K, for some rows (`_core/strips.py` says how it is laid out)."""
 
     first: int
     last: int
     row_of: NDArray[np.int32]
-    starts: NDArray[np.int64]
-    named: NDArray[np.int64]
-    lengths: NDArray[np.int64]
+    places: NDArray[np.int64]
     columns: NDArray[np.uint16]
     values: NDArray[np.float32]
 
@@ -38,29 +36,34 @@ class Workplace:
         self,
         recipe: Recipe,
         by_item: tuple[NDArray[np.int64], NDArray[np.int32]],
-        user_items: NDArray[np.int32],
         rows: NDArray[np.int32],
         work: NDArray[np.int64],
         room: int,
     ) -> None:
         """`work`: how many counts each row takes over all columns."""
-        self._recipe, self._by_item, self._user_items, self._rows = recipe, by_item, user_items, rows
+        self._recipe, self._by_item, self._rows = recipe, by_item, rows
         self._visits, self._work = np.diff(by_item[0])[rows], work
         self._scratch = threading.local()
         self._lock = threading.Lock()
-        self._starts, self._named, self._lengths = (np.zeros(len(rows), np.int64) for _ in range(3))
+        self._places = np.zeros((len(rows), 3), np.int64)
         most = max(1, min(room // 6, len(rows) * min(WIDEST, len(recipe.degree))))
         self._values, self._columns = np.empty(most, np.float32), np.empty(most, np.uint16)
 
     def strip(self, first: int, last: int, row_of: NDArray[np.int32]) -> Strip:
         """What was filled last."""
-        return Strip(first, last, row_of, self._starts, self._named, self._lengths, self._columns, self._values)
+        return Strip(first, last, row_of, self._places, self._columns, self._values)
 
     def fill(
-        self, first: int, last: int, segments: NDArray[np.int64], active: NDArray[np.uint8], threads: int | None
+        self,
+        first: int,
+        last: int,
+        starts: NDArray[np.uint32],
+        inside: NDArray[np.uint16],
+        active: NDArray[np.uint8],
+        threads: int | None,
     ) -> None:
-        """Count all rows in columns first..last and keep their values."""
-        from komd._core.stream import count_strip, keep_names
+        """Count all rows in columns first..last, which `cut_strip` has cut, and keep their values."""
+        from komd._core.strips import count_strip, lay_out
 
         recipe, width = self._recipe, last - first
         left, right = recipe.factors
@@ -69,12 +72,12 @@ class Workplace:
         def part(block: tuple[int, int]) -> None:
             a, b = block
             columns, products, counter = self._buffers(width)
-            lengths, rows = self._lengths[a:b], self._rows[a:b]
+            lengths, rows = np.empty(b - a, np.int64), self._rows[a:b]
             size = count_strip(
                 *self._by_item,
-                segments,
+                starts,
+                inside,
                 active,
-                self._user_items,
                 rows,
                 first,
                 left,
@@ -90,7 +93,6 @@ class Workplace:
             else:
                 names = columns[:size].astype(np.int32) + np.int32(first)
                 values = recipe.from_products(products[:size], np.repeat(rows, lengths), names)
-            inside = np.cumsum(lengths) - lengths
             with self._lock:  # a memory copy, short beside the counting
                 if end[0] + size > len(self._values):
                     self._values = np.concatenate(
@@ -100,8 +102,7 @@ class Workplace:
                     more = np.empty(max(size, len(self._columns) // 2), np.uint16)
                     self._columns = np.concatenate([self._columns, more])
                 self._values[end[0] : end[0] + size] = values
-                self._starts[a:b] = inside + end[0]
-                end[1] = keep_names(lengths, width, columns, self._named[a:b], self._columns, end[1])
+                end[1] = lay_out(lengths, width, columns, end[0], end[1], self._columns, self._places[a:b])
                 end[0] += size
 
         # A row has no more entries than counts, and is laid out dense where it has a quarter of the columns.

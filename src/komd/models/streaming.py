@@ -31,7 +31,7 @@ __all__ = ["rank_streamed", "room_for"]
 
 _LEAST_ROOM = 96 << 20  # bytes to work with, whatever the budget: less would take for ever
 _STRIP_SHARE, _PEOPLE_SHARE = 0.3, 0.5  # of that room
-_LARGEST_STRIP = 1 << 29  # bytes; more makes nothing faster
+_LARGEST_STRIP = 1 << 31  # bytes; more makes nothing faster
 _TOGETHER = 256  # people whom a thread works through in one go
 
 
@@ -84,7 +84,7 @@ class _Group:
 
     def _first_pass(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Weights, offsets, and the scores of the targets, ascending for each person."""
-        from komd._core.stream import score_targets
+        from komd._core.gathered import score_targets
 
         model, people, targets = self._model, self._people, self._targets
         squares = model._needs_squares
@@ -156,9 +156,7 @@ class _Group:
         low, high = np.searchsorted(question.candidates, [first, last])
         use_strip(
             strip.row_of,
-            strip.starts,
-            strip.named,
-            strip.lengths,
+            strip.places,
             strip.columns,
             strip.values,
             first,
