@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.komd-installed
 
-.PHONY: demo test check bench bench-msd bench-scale experiments screenshots format clean
+.PHONY: demo test check bench bench-msd bench-scale bench-spark experiments screenshots format clean
 
 demo: $(STAMP)  ## generate a catalogue, fit, compare, recommend, explain
 	$(BIN)/komd demo
@@ -25,6 +25,10 @@ bench-msd: $(STAMP)  ## the experiment at the size of the Million Song Dataset, 
 
 bench-scale: $(STAMP)  ## how time and memory grow as users, items and activity double; the same page
 	$(BIN)/python -m benchmarks.scale
+
+bench-spark: $(STAMP)  ## komd on Spark beside Spark's ALS; needs Java; writes docs/scale.md
+	$(BIN)/python -m benchmarks.spark
+	$(BIN)/python -m experiments.scale
 
 experiments: $(STAMP)  ## the paper's tables and figures, resumable; writes docs/reproduction.md
 	$(BIN)/python -m experiments

@@ -17,6 +17,7 @@ command, in which the peers it names ran as well, on the same machine.
 """
 _SECTIONS = {
     "msd": ("msd.json", page_msd.section),
+    "kills": ("kills.json", page_msd.kills),
     "scale": ("scale.json", page_scale.section),
     "movielens": ("results.json", page_movielens.section),
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.contenders import COMPUTES, DEPTH, THREADS
 
-__all__ = ["section"]
+__all__ = ["kills", "section"]
 
 NAMES = {
     "ecfomd": "komd `ECFOMD()`",
@@ -118,10 +118,11 @@ def _words(results: dict[str, Any], people: int) -> str:
     small = results["ecfomd-4gb"]
     if "rank" in small:
         same = "the same lists" if small["lists"]["digest"] == own["lists"]["digest"] else "**other lists**"
-        groups = small["rank_phases"]["work"]["groups"]
+        groups = int(small["rank_phases"]["work"]["groups"])
+        come = "all people together" if groups == 1 else f"people in {groups} groups"
         out.append(
             f' With `memory="4GB"` the process peaks at {small["rank_peak"] / 1e9:.2f} GB, takes '
-            f"{small['rank'] / own['rank']:.2f} times as long (people come in {groups:.0f} groups), and finds {same}."
+            f"{small['rank'] / own['rank']:.2f} times as long ({come}), and finds {same}."
         )
     return "".join(out) + "\n"
 
@@ -251,3 +252,16 @@ def _paper() -> str:
         "The paper reports its times on the real data in hours for 1,000 test users, on 16 cores and 150 GB, with\n"
         "MSDW about five times slower than ECF-OMD. Its other figures are in the table above.\n"
     )
+
+
+def kills(found: dict[str, Any]) -> str:
+    """The text of benchmarks/kills.py."""
+    moments = ", ".join(f"{moment:.0f}" for moment in found["kills"])
+    return f"""### Killed ten times
+
+`python -m benchmarks.kills`: the lists of {found["people"]:,} people of the same data to depth 500, written by
+`komd.recommend_to` with a streamed kernel and `memory="4GB"`. Undisturbed it took {_time(found["undisturbed"])}.
+Another run was killed (SIGKILL) after {moments} s of its life and each time started again; the
+{found["rows"]:,} rows of its {found["parts"]} parts are those of the undisturbed run. People of a group finish
+together, at the end of the pass: what a kill costs is the group under way.
+"""

@@ -145,14 +145,17 @@ def _costs(found: dict[str, Any]) -> str:
         return head + _missing("sparsity_costs")
     ratios = [row["seconds"][0] / row["seconds"][1] for held in found.values() for row in held.values()]
     apart = max(max(each, 1 / each) for each in ratios)
-    bytes_ = max(abs(row["bytes"][0] / row["bytes"][1] - 1) for held in found.values() for row in held.values())
+    bytes_ = max(
+        abs(row["bytes"][0] / row["bytes"][1] - 1) for held in found.values() for row in held.values() if row["bytes"]
+    )
     return f"""{head}Bytes follow from m and the density: 4 m² dense, 8 for each non-zero sparse. Seconds are modelled
 as so much a look, an entry and a pair; how fast this machine is at them is found by building two small kernels
 (`kernels/cost.py`). Other work on the machine moves both sides of the comparison.
 
 {sparsity_costs.table(found)}
 Bytes are within {max(0.1, 100 * bytes_):.1f} %, seconds within {apart:.2g} times. The Tanimoto kernel, the best of
-{sparsity_costs.REPEATS} builds; dense up to {sparsity_costs.DENSE:,} items.
+{sparsity_costs.REPEATS} builds; dense up to {sparsity_costs.DENSE:,} items. Streamed, K is computed twice: once for
+its sums, as fitting does, once in strips, as ranking does.
 """
 
 

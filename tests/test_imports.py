@@ -16,6 +16,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "komd"
 LAYERS = [
     {"cli", "__main__"},
     {"serve"},
+    {"spark"},
     {"tuning"},
     {"evaluation"},
     {"sparsity"},

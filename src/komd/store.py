@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 
 from komd.errors import InputError, ModelFileError
 
-__all__ = ["FORMAT", "load", "replaceable", "save"]
+__all__ = ["FORMAT", "MANIFEST", "files", "identity", "load", "replaceable", "save"]
 
 FORMAT = 1
-_MANIFEST = "manifest.json"
+MANIFEST = "manifest.json"
 _OURS = re.compile(r"[A-Za-z_]+-[0-9a-f]{16}\.(npy|arrow)|\.([A-Za-z_]+|manifest\.json)\.[0-9]+")
 
 Arrays = dict[str, NDArray[np.generic]]
@@ -49,13 +49,13 @@ def save(path: Path, *, model: str, arrays: Arrays, ids: dict[str, pa.Array]) ->
         for name, values in ids.items():
             entries[name] = _write(path, name, ".arrow", values, made)
         manifest = {"format": FORMAT, "komd": metadata.version("komd"), "model": model, "files": entries}
-        temporary = path / f".{_MANIFEST}.{os.getpid()}"
+        temporary = path / f".{MANIFEST}.{os.getpid()}"
         made.append(temporary)
         with temporary.open("w", encoding="utf-8") as file:
             json.dump(manifest, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path / _MANIFEST)
+        temporary.replace(path / MANIFEST)
     except BaseException as error:
         kept = {entry["file"] for entry in old.values()}
         for part in made:
@@ -109,6 +109,16 @@ def load(path: Path, *, verify: bool = True) -> tuple[str, Arrays, dict[str, pa.
     return str(manifest["model"]), arrays, ids
 
 
+def files(manifest: str) -> list[str]:
+    """The names of the files that the text of a manifest names."""
+    return [entry["file"] for entry in json.loads(manifest)["files"].values()]
+
+
+def identity(manifest: str) -> str:
+    """A name for the model of a manifest: another for every other content."""
+    return f"komd-{hashlib.sha256(manifest.encode()).hexdigest()[:16]}"
+
+
 def _mapped(file: Path) -> NDArray[np.generic]:
     # Copy-on-write: pages are shared between processes, and compiled code sees an ordinary writable array.
     array = np.load(file, mmap_mode="c", allow_pickle=False) if file.stat().st_size > 4096 else np.load(file)
@@ -116,11 +126,11 @@ def _mapped(file: Path) -> NDArray[np.generic]:
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    file = path / _MANIFEST
+    file = path / MANIFEST
     if not path.exists():
         raise ModelFileError(f"no model at {path}")
     if not file.is_file():
-        raise ModelFileError(f"{path} holds no komd model: it has no {_MANIFEST}")
+        raise ModelFileError(f"{path} holds no komd model: it has no {MANIFEST}")
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
         found = int(manifest["format"])
@@ -161,7 +171,7 @@ def replaceable(path: Path) -> dict[str, Any]:
         )
     if not any(path.iterdir()):
         return {}
-    if not (path / _MANIFEST).is_file():
+    if not (path / MANIFEST).is_file():
         if all(_OURS.fullmatch(file.name) for file in path.iterdir()):
             return {}  # only the remains of a save that never came to its end
         raise InputError(f"{path} is a folder that holds something other than a model; choose another name")

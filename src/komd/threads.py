@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import lru_cache
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,11 +74,9 @@ def run(
                 yield work(piece)
                 advance(amount)
             return
-        from threadpoolctl import threadpool_limits
-
         pool = ThreadPoolExecutor(workers, thread_name_prefix="komd")
         try:
-            with threadpool_limits(1):
+            with _libraries(len(sys.modules)).limit(limits=1):
                 pending: list[Future[Result]] = []
                 for position, piece in enumerate(pieces):
                     pending.append(pool.submit(work, piece))
@@ -88,6 +88,14 @@ def run(
                     advance(amounts[len(pieces) - 1 - len(pending)])
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+@lru_cache(maxsize=1)
+def _libraries(modules: int) -> Any:
+    """The thread pools of BLAS and its like; looked for again only when modules have been loaded since."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def _oldest(pending: list[Future[Result]]) -> Result:

@@ -88,6 +88,13 @@ def test_a_planted_optimum_is_found(data, monkeypatch):
     assert found.best.value >= max(drawn)
 
 
+def test_a_model_tunes_itself(data):
+    asked = {"metric": "ndcg@20", "trials": 3, "rng": 1}
+    assert (
+        komd.MSDW(locality=2).tune(data, **asked).model.text == komd.tune("MSDW(locality=2)", data, **asked).model.text
+    )
+
+
 def test_a_small_space_is_tried_whole_and_then_it_stops(data, monkeypatch):
     fake(monkeypatch, lambda model: -abs(model.regularization - 0.1))
     lines = []

@@ -9,6 +9,8 @@ from komd._core.prefetch import fetch_ahead
 
 __all__ = ["deliver", "gather_rows", "score_targets"]
 
+_WHOLE = 768  # a row with more than one user for so many items keeps no list of what it touched: all is cleared after
+
 
 @compiled
 def gather_rows(
@@ -39,6 +41,7 @@ def gather_rows(
         i = rows[r]
         met = 0
         stop = item_indptr[i + 1]
+        whole = (stop - item_indptr[i]) * _WHOLE > counter.shape[0]
         for p in range(item_indptr[i], stop):
             fetch_ahead(p, item_users, user_indptr, user_items)
             v = item_users[p]
@@ -46,12 +49,16 @@ def gather_rows(
                 weight = 1
             else:
                 weight = weights[v]
-            for k in range(user_indptr[v], user_indptr[v + 1]):
-                j = user_items[k]
-                seen = counter[np.uint32(j)]
-                touched[met] = j
-                met += seen == 0
-                counter[np.uint32(j)] = seen + weight
+            if whole:
+                for k in range(user_indptr[v], user_indptr[v + 1]):
+                    counter[np.uint32(user_items[k])] += weight
+            else:
+                for k in range(user_indptr[v], user_indptr[v + 1]):
+                    j = user_items[k]
+                    seen = counter[np.uint32(j)]
+                    touched[met] = j
+                    met += seen == 0
+                    counter[np.uint32(j)] = seen + weight
         scale = left[i]
         for p in range(people_indptr[i], people_indptr[i + 1]):
             u = people[p]
@@ -60,6 +67,8 @@ def gather_rows(
                 columns[end] = j
                 products[end] = counter[j] * scale * right[j]
                 end += 1
+        if whole:
+            counter[:] = 0
         for k in range(met):
             counter[touched[k]] = 0
     return end

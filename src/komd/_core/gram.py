@@ -46,6 +46,7 @@ def count_upper(
                 row[np.uint32(user_items[k])] += weight
 
 
+_WHOLE = 768  # a row with more than one user for so many items keeps no list of what it touched
 _THIN = 64  # a row with less than one item in so many touched is sorted
 _AHEAD = 4  # users whose rows are asked for in advance: enough to hide a trip to memory
 
@@ -76,6 +77,7 @@ def count_pairs(
     for i in range(first, last):
         start = end
         stop = item_indptr[i + 1]
+        whole = (stop - item_indptr[i]) * _WHOLE > counter.size
         for p in range(item_indptr[i], stop):
             fetch_ahead(p, item_users, user_indptr, user_items)
             v = item_users[p]
@@ -83,13 +85,17 @@ def count_pairs(
                 weight = 1
             else:
                 weight = weights[v]
-            for k in range(user_indptr[v], user_indptr[v + 1]):
-                j = user_items[k]
-                seen = counter[np.uint32(j)]
-                indices[end] = j
-                end += seen == 0
-                counter[np.uint32(j)] = seen + weight
-        if (end - start) * _THIN > counter.size:
+            if whole:
+                for k in range(user_indptr[v], user_indptr[v + 1]):
+                    counter[np.uint32(user_items[k])] += weight
+            else:
+                for k in range(user_indptr[v], user_indptr[v + 1]):
+                    j = user_items[k]
+                    seen = counter[np.uint32(j)]
+                    indices[end] = j
+                    end += seen == 0
+                    counter[np.uint32(j)] = seen + weight
+        if whole or (end - start) * _THIN > counter.size:
             # So full a row is put in order by going through all counters, not by sorting.
             end = start
             for j in range(counter.size):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from komd.models.catalogue import OnUnknown
     from komd.models.recommendations import Recommendations
 
-__all__ = ["recommend"]
+__all__ = ["items_given", "recommend"]
 
 _ROWS = 5_000_000  # made and written at a time: everybody's lists need not fit in memory
 
@@ -51,6 +51,14 @@ def recommend(
             "goes on with.",
         ),
     ] = None,
+    spark: Annotated[
+        str | None,
+        typer.Option(
+            "--spark",
+            metavar="MASTER",
+            help="Let a Spark cluster make the lists and write them to the folder OUT: spark://HOST:7077, local[2], …",
+        ),
+    ] = None,
     threads: options.Threads = None,
     memory: options.Memory = None,
     as_json: options.AsJson = False,
@@ -68,6 +76,13 @@ def recommend(
         raise InputError(f"-n must be a whole number of at least 1, got {n}")
     if user and history:
         raise InputError("give --user or --history, not both: a history stands for its person")
+    if spark is not None:
+        if user or history or not folder:
+            raise InputError("--spark writes everybody's lists to a folder (-o NAME), without --user or --history")
+        from komd.cli.on_spark import recommend_on_spark
+
+        recommend_on_spark(model, spark, output, n, not keep_seen, only, exclude, on_unknown, memory, as_json)
+        return
     fitted = komd.load(model)
     catalogue = fitted.catalogue
     people: Any = options.ids_of(catalogue.users, user, on_unknown) if user else None
@@ -80,7 +95,7 @@ def recommend(
     everybody = people is None and strangers is None
     if everybody and output is None and not as_json:  # the table is cut: no need to serve all
         people = catalogue.users.values.slice(0, -(-show.ROWS // n))
-    allowed, denied = (_items(catalogue.items, given, on_unknown) for given in (only, exclude))
+    allowed, denied = (items_given(catalogue.items, given, on_unknown) for given in (only, exclude))
     if folder and output is not None:
         written = komd.recommend_to(
             fitted,
@@ -135,7 +150,7 @@ def recommend(
             show.note(f"{facts['skipped']:,} unknown ids skipped")
 
 
-def _items(ids: Ids, given: list[str] | None, on_unknown: str) -> list[Any] | None:
+def items_given(ids: Ids, given: list[str] | None, on_unknown: str) -> list[Any] | None:
     """Item ids from lists and files; None when nothing was given."""
     if given is None:
         return None

@@ -33,10 +33,19 @@ class StreamedMatrix(ItemMatrix):
 
     storage = "streamed"
 
-    def __init__(self, recipe: Recipe, indptr: NDArray[np.int64], indices: NDArray[np.int32]) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        indptr: NDArray[np.int64],
+        indices: NDArray[np.int32],
+        by_item: tuple[NDArray[np.int64], NDArray[np.int32]] | None = None,
+    ) -> None:
+        """`by_item`: the same pairs turned over, where that is at hand."""
         self.recipe = recipe
         self._indptr = indptr
         self._indices = indices
+        if by_item is not None:
+            self.by_item = by_item
 
     @property
     def items(self) -> int:
@@ -58,7 +67,9 @@ class StreamedMatrix(ItemMatrix):
         return self.rows(np.unique(rows)).entries(rows, column)
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        return {}
+        # Saved, so that many processes map one copy and none has to turn the pairs over.
+        indptr, users = self.by_item
+        return {"item_indptr": indptr, "item_users": users}
 
     def compiled_form(self) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
         raise TypeError("a streamed matrix has no form in memory; ask for rows() or strips()")
@@ -77,19 +88,23 @@ class StreamedMatrix(ItemMatrix):
             if recipe.user_weights is not None:
                 of_user *= recipe.user_weights
             return left * np.bincount(self._indices, weights=of_user[owner], minlength=self.items)
-        bounds = self.row_bounds(self._all)
-
-        def part(block: tuple[int, int]) -> NDArray[np.float64]:
-            indptr, _, values = self._counted(*block, int(bounds[block[0] : block[1]].sum()))
-            out, filled = np.zeros(len(indptr) - 1), np.flatnonzero(np.diff(indptr))
-            if filled.size:
-                out[filled] = np.add.reduceat(values, indptr[filled], dtype=np.float64)
-            return out
-
-        pieces = pool.even_blocks(bounds, _CHUNK)
-        return np.concatenate(
-            [np.zeros(0), *pool.run(part, pieces, threads=threads, label="kernel", size=lambda b: b[1] - b[0])]
+        pieces = pool.run(
+            lambda block: self.row_sums(*block), self.row_blocks(), threads=threads, label="kernel", size=_length
         )
+        return np.concatenate([np.zeros(0), *pieces])
+
+    def row_blocks(self) -> list[tuple[int, int]]:
+        """All rows in blocks of about equal work, each worth a thread's while."""
+        return pool.even_blocks(self.row_bounds(self._all), _CHUNK)
+
+    def row_sums(self, first: int, last: int) -> NDArray[np.float64]:
+        """S_i of rows first..last."""
+        room = self.row_bounds(np.arange(first, last, dtype=np.int32)).sum()
+        indptr, _, values = self._counted(first, last, int(room))
+        out, filled = np.zeros(last - first), np.flatnonzero(np.diff(indptr))
+        if filled.size:
+            out[filled] = np.add.reduceat(values, indptr[filled], dtype=np.float64)
+        return out
 
     # ---- reading it ---------------------------------------------------------------------------------------------
 
@@ -274,3 +289,7 @@ class StreamedMatrix(ItemMatrix):
     @property
     def _all(self) -> NDArray[np.int32]:
         return np.arange(self.items, dtype=np.int32)
+
+
+def _length(block: tuple[int, int]) -> int:
+    return block[1] - block[0]

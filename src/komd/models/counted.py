@@ -10,11 +10,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from komd.errors import ModelFileError
 from komd.kernels.density import sampled_density
 from komd.kernels.dot_product import Kernel
 from komd.kernels.gram import kernel_matrix
 from komd.kernels.matrix import ItemMatrix
 from komd.kernels.plan import STORAGES, Plan, plan
+from komd.kernels.recipe import Recipe
 from komd.kernels.streamed import StreamedMatrix
 from komd.models.catalogue import Catalogue
 from komd.models.histories import Histories
@@ -53,18 +55,24 @@ class FromCounts(ItemBased):
         """`_weigh` where the matrix between everybody's own items has been gathered."""
         raise NotImplementedError
 
-    def _counted(
+    def _planned(
         self, catalogue: Catalogue, threads: int | None, memory: str | int | None, storage: str | None = None
-    ) -> ItemMatrix:
-        """The matrix, held as `storage` says, or else as the model does."""
+    ) -> Plan:
+        """How to hold the matrix: as `storage` says, or else as the model does."""
         rows, m = catalogue.histories, len(catalogue.order)
-        popularity = catalogue.popularity.astype(np.int64)
 
         def measure() -> float:
             return sampled_density(rows.indptr, rows.indices, m, threads=threads).value
 
-        asked = storage or self.storage
-        how = plan(popularity, rows.lengths, memory=memory, storage=asked, measure=measure, streams=True)
+        popularity, asked = catalogue.popularity.astype(np.int64), storage or self.storage
+        return plan(popularity, rows.lengths, memory=memory, storage=asked, measure=measure, streams=True)
+
+    def _counted(
+        self, catalogue: Catalogue, threads: int | None, memory: str | int | None, storage: str | None = None
+    ) -> ItemMatrix:
+        """The matrix, held as planned."""
+        rows, m = catalogue.histories, len(catalogue.order)
+        how = self._planned(catalogue, threads, memory, storage)
         kernel, options = self._counting(rows, m)
         matrix = kernel_matrix(kernel, rows.indptr, rows.indices, m, how, threads=threads, **options)
         self._held = how if how.storage == "streamed" else None
@@ -132,9 +140,31 @@ class FromCounts(ItemBased):
             rows = Histories(arrays["history_indptr"], arrays["history_indices"])  # type: ignore[arg-type]
             m = len(arrays["order"])
             kernel, options = self._counting(rows, m)
-            how = Plan("streamed", m, 0.0, 0)
-            self._matrix = kernel_matrix(kernel, rows.indptr, rows.indices, m, how, **options)
+            recipe = Recipe.of(kernel, rows.indptr, rows.indices, m, **options)
+            self._matrix = StreamedMatrix(recipe, rows.indptr, rows.indices, _turned_over(arrays))
             self._S = arrays["S"]  # type: ignore[assignment]
+
+
+def _turned_over(arrays: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:
+    """The pairs by item, where they were saved; compiled code trusts them, so they must fit the rest."""
+    if "item_users" not in arrays:
+        return None
+    indptr: Any = arrays["item_indptr"]
+    users: Any = arrays["item_users"]
+    people, pairs = len(arrays["history_indptr"]) - 1, len(arrays["history_indices"])
+    fits = (
+        indptr.dtype == np.int64
+        and users.dtype == np.int32
+        and indptr.shape == (len(arrays["order"]) + 1,)
+        and users.shape == (pairs,)
+        and indptr[0] == 0
+        and indptr[-1] == pairs
+        and bool((np.diff(indptr) >= 0).all())
+        and (pairs == 0 or (users.min() >= 0 and users.max() < people))
+    )
+    if not fits:
+        raise ModelFileError("the saved arrays do not belong together; save the model again")
+    return indptr, users
 
 
 class CountedNeighbourhood(FromCounts, Neighbourhood):

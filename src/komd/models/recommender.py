@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -193,6 +194,11 @@ class Recommender(Parameters, ABC):
             }
         )
         return Recommendations(table, skipped=len(found) - len(known))
+
+    def tune(self, data: Any, **options: Any) -> Any:
+        """`komd.tune(self, data, **options)`: the parameters with which this model does best, set ones being kept."""
+        # Found by name, when it is asked for: tuning stands above models, and models do without it.
+        return importlib.import_module("komd.tuning.tune").tune(self, data, **options)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a folder; `komd.load` reads it. An old model there stays whole until the end."""

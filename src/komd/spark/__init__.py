@@ -1,0 +1,23 @@
+"""komd on Spark: Spark schedules, stores and repeats what was lost; komd's compiled kernels run in its Python workers.
+
+from komd.spark import KomdRecommender
+
+model = KomdRecommender(model="CFKOMD()", userCol="user", itemCol="item").fit(plays)
+model.recommendForAllUsers(10)
+"""
+
+from __future__ import annotations
+
+from komd.errors import InputError
+
+try:
+    import pyspark
+except ImportError as error:  # pragma: no cover (the tests install it)
+    raise InputError("komd.spark needs Spark for Python: pip install 'komd[spark]'") from error
+if int(pyspark.__version__.split(".")[0]) < 4:  # pragma: no cover
+    raise InputError(f"komd.spark needs pyspark 4 or later, this is {pyspark.__version__}: pip install 'komd[spark]'")
+
+from komd.spark.estimator import KomdRecommender
+from komd.spark.model import KomdRecommenderModel, UnknownIdsWarning
+
+__all__ = ["KomdRecommender", "KomdRecommenderModel", "UnknownIdsWarning"]

@@ -1,0 +1,117 @@
+"""The estimator: a komd model as a text, the names of columns, and `fit`."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any, Self
+
+from pyspark import SparkContext, keyword_only
+from pyspark.ml.base import Estimator
+from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
+from pyspark.sql import DataFrame, SparkSession
+
+from komd.errors import InputError
+from komd.models.counted import FromCounts
+from komd.models.recommender import Recommender
+from komd.models.registry import model_from_text
+from komd.spark.folder import check_executors
+from komd.spark.gather import catalogue_of
+from komd.spark.learn import learn
+from komd.spark.model import KomdRecommenderModel
+from komd.spark.parameters import Columns, chosen
+
+__all__ = ["KomdRecommender"]
+
+
+class KomdRecommender(Columns, Estimator[Any], DefaultParamsReadable, DefaultParamsWritable):
+    """A komd model fitted by Spark.
+
+    Parameters
+    ----------
+    model
+        The model, or its text: `CFKOMD`, `ECFOMD`, `MSDW` or `RP3Beta`, with any of their parameters.
+    userCol, itemCol
+        Columns of ids, of any type that komd takes (whole numbers, text, dates, bytes). Other columns are not read, a
+        pair that comes twice counts once.
+    predictionCol
+        What `transform` of the fitted model calls the scores.
+    sharedFolder
+        A folder on storage that the driver and every executor mount under the same name; the model is put there and
+        mapped in place. Without it Spark ships the model's files to each executor.
+    memory
+        What a Python worker may use, such as "2GB", and what the driver may use to hold K; by default a worker's share,
+        by cores, of 60 % of what is free on its node, and 60 % of what is free on the driver.
+
+    Examples
+    --------
+    ::
+
+        model = KomdRecommender(model=komd.CFKOMD(), userCol="user", itemCol="song").fit(plays)
+        model.recommendForAllUsers(10).show()
+    """
+
+    model: Param[str] = Param(Params._dummy(), "model", "the komd model, as its text", TypeConverters.toString)
+    sharedFolder: Param[str] = Param(
+        Params._dummy(), "sharedFolder", "a folder that every executor sees", TypeConverters.toString
+    )
+    memory: Param[str] = Param(Params._dummy(), "memory", "what a Python worker may use", TypeConverters.toString)
+
+    @keyword_only
+    def __init__(
+        self,
+        *,
+        model: str | Recommender = "CFKOMD()",
+        userCol: str = "user",
+        itemCol: str = "item",
+        predictionCol: str = "prediction",
+        sharedFolder: str | None = None,
+        memory: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._setDefault(model="CFKOMD()")
+        given: dict[str, Any] = dict(self._input_kwargs)
+        given["model"] = _text(given.get("model", "CFKOMD()"))
+        self._set(**{name: value for name, value in given.items() if value is not None})
+
+    def setModel(self, value: str | Recommender) -> Self:
+        """Change the model."""
+        return self._set(model=_text(value))
+
+    def _fit(self, dataset: DataFrame) -> KomdRecommenderModel:
+        context = context_of(dataset.sparkSession)
+        columns = chosen(dataset, user=self._user, item=self._item).schema
+        check_executors(context)
+        catalogue = catalogue_of(dataset, self._user, self._item)
+        model = model_from_text(self.getOrDefault(self.model))
+        assert isinstance(model, FromCounts)
+        memory = self.getOrDefault(self.memory) if self.isDefined(self.memory) else None
+        with tempfile.TemporaryDirectory(prefix="komd-fit-") as aside:
+            shared = self.isDefined(self.sharedFolder)
+            path = Path(self.getOrDefault(self.sharedFolder)) if shared else Path(aside) / "model"
+            folder = learn(context, model, catalogue, path, shared=shared, memory=memory)
+        fitted = KomdRecommenderModel(
+            model, folder, memory=memory, types=(columns["user"].dataType, columns["item"].dataType)
+        )
+        return fitted._set(userCol=self._user, itemCol=self._item, predictionCol=self.getOrDefault(self.predictionCol))
+
+
+def context_of(session: SparkSession) -> SparkContext:
+    """The context of a session; Spark Connect has none."""
+    try:
+        return session.sparkContext
+    except Exception as error:
+        raise InputError(
+            "komd.spark needs a classic Spark session, not Spark Connect: it ships the model's files to executors; "
+            "build the session with .master(...) instead of .remote(...)"
+        ) from error
+
+
+def _text(model: object) -> str:
+    """The text of a model that runs on Spark."""
+    known = model_from_text(model) if isinstance(model, str) else model
+    if not isinstance(known, FromCounts):
+        name = type(known).__name__ if isinstance(known, Recommender) else repr(model)
+        raise InputError(f"on Spark run CFKOMD, ECFOMD, MSDW and RP3Beta, not {name}")
+    return known.text

@@ -1,0 +1,130 @@
+"""A model folder where executors can map it: on storage that all of them see, or shipped to each by Spark."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import socket
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from pyspark import SparkContext, SparkFiles
+from pyspark.errors import PySparkException
+
+from komd import store
+from komd.errors import InputError, ModelFileError
+
+__all__ = ["Folder", "check_executors", "ship"]
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Where a saved model is for executors: at a `path` they all see, or, without one, among Spark's own files.
+
+    `manifest` is the model's manifest, word for word: it names every file by its checksum.
+    """
+
+    manifest: str
+    path: str | None = None
+
+    def here(self) -> Path:
+        """The folder on this executor."""
+        if self.path is not None:
+            found = Path(self.path)
+            where = f"{socket.gethostname()} (pid {os.getpid()})"
+            if not (found / store.MANIFEST).is_file():
+                raise ModelFileError(
+                    f"executor {where} cannot see the model folder {found}; put it on storage that every executor "
+                    "mounts, or leave sharedFolder out to have Spark ship it"
+                )
+            if (found / store.MANIFEST).read_text(encoding="utf-8") != self.manifest:
+                raise ModelFileError(f"executor {where} sees another model at {found} than the driver does")
+            return found
+        root = Path(SparkFiles.getRootDirectory()).absolute()
+        name = store.identity(self.manifest)
+        if not (root / name / store.MANIFEST).is_file():
+            # Several workers of an executor may come here at once: links are made twice, the manifest comes last.
+            (root / name).mkdir(exist_ok=True)
+            for file in store.files(self.manifest):
+                link = root / name / f".{file}.{os.getpid()}"
+                link.unlink(missing_ok=True)
+                link.symlink_to(root / file)
+                link.replace(root / name / file)
+            aside = root / name / f".{store.MANIFEST}.{os.getpid()}"
+            aside.write_text(self.manifest, encoding="utf-8")
+            aside.replace(root / name / store.MANIFEST)
+        return root / name
+
+
+def ship(context: SparkContext, path: Path, *, shared: bool) -> Folder:
+    """Make a saved model known to executors."""
+    manifest = (path / store.MANIFEST).read_text(encoding="utf-8")
+    if shared:
+        return Folder(manifest, str(path.absolute()))
+    for file in store.files(manifest):
+        staged = _stage() / file
+        if not staged.exists():
+            try:
+                os.link(path / file, staged)
+            except OSError:  # another file system, or one without links
+                shutil.copyfile(path / file, staged)
+        context.addFile(str(staged))
+    return Folder(manifest)
+
+
+@cache
+def _stage() -> Path:
+    """Where files are served from, until this process ends.
+
+    Frames are computed when somebody asks, perhaps after the model object or its folder is gone, and Spark knows a file
+    by its name: the same content, which has the same name, must always come from the same place.
+    """
+    path = Path(tempfile.mkdtemp(prefix="komd-spark-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+def check_executors(context: SparkContext, folder: Folder | None = None) -> None:
+    """Refuse, in words, executors that lack komd or what it needs, have another komd, or do not see the folder."""
+    from importlib import metadata
+
+    version = metadata.version("komd")
+
+    # Sent by value and importing inside: it must arrive where komd cannot be imported.
+    def look(_: object) -> list[str]:
+        import socket
+        import sys
+
+        where = f"executor {socket.gethostname()} ({sys.executable})"
+        for name in ("numpy", "pyarrow", "numba", "scipy", "komd"):
+            try:
+                __import__(name)
+            except ImportError as error:
+                return [f"{where} has no {name}: {error}; install komd[spark] where its Python runs"]
+        from importlib import metadata
+
+        if metadata.version("komd") != version:
+            return [f"{where} has komd {metadata.version('komd')}, the driver {version}; install the same"]
+        return []
+
+    def see(_: object) -> list[str]:
+        from komd.errors import KomdError
+
+        try:
+            assert folder is not None
+            folder.here()
+        except KomdError as error:
+            return [str(error)]
+        return []
+
+    slots = max(2, context.defaultParallelism) * 2
+    for question in (look, see) if folder is not None else (look,):
+        try:
+            told = context.parallelize(range(slots), slots).mapPartitions(question).distinct().collect()
+        except PySparkException as error:
+            raise InputError(f"executors cannot run Python work: {error}") from error
+        if told:
+            raise InputError("; ".join(sorted(told)[:3]))

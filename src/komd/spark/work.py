@@ -1,0 +1,128 @@
+"""What runs in Spark's Python workers: a mapped model, one thread, people in and lists out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from komd.memory import budget
+from komd.models.histories import Histories
+from komd.models.ranking import Question, Ranked
+from komd.models.recommender import Recommender
+from komd.models.registry import load
+from komd.spark.folder import Folder
+
+__all__ = ["Asked", "known_people", "row_sums", "scored_pairs", "strangers"]
+
+_PEOPLE = 2_048  # whose lists are handed to Spark together
+_held: dict[str, Recommender] = {}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked for everybody, and the shape of the answer."""
+
+    folder: Folder
+    n: int
+    exclude_seen: bool
+    candidates: NDArray[np.int32] | None
+    nested: bool
+    memory: str | int | None
+    schema: pa.Schema
+
+    def question(self, model: Recommender) -> Question:
+        """The question as the ranking takes it."""
+        everything = np.arange(len(model.catalogue.order), dtype=np.int32)
+        return Question(self.n, everything if self.candidates is None else self.candidates, self.exclude_seen)
+
+
+def opened(folder: Folder) -> Recommender:
+    """The model, mapped; kept for the next task of this worker."""
+    if folder.manifest not in _held:
+        _held.clear()
+        _held[folder.manifest] = load(folder.here(), verify=False)
+    return _held[folder.manifest]
+
+
+def known_people(asked: Asked, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Lists for known people, who come as row numbers."""
+    model = opened(asked.folder)
+    numbers = np.concatenate(
+        [np.zeros(0, np.int32), *(batch.column(0).to_numpy().astype(np.int32) for batch in batches)]
+    )
+    yield from _lists(model, asked, model.catalogue.users.take(numbers), model.catalogue.histories.take(numbers))
+
+
+def strangers(asked: Asked, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Lists for people who come with a list of items; unknown items are passed over."""
+    model, whole = opened(asked.folder), list(batches)
+    if not whole:
+        return
+    people, lists = (pa.concat_arrays([batch.column(k) for batch in whole]) for k in (0, 1))
+    found = model.catalogue.find_items(lists.flatten(), "skip")
+    edges = np.concatenate([[0], np.cumsum(lists.value_lengths().to_numpy())])
+    rows = [found[a:b] for a, b in pairwise(edges)]
+    yield from _lists(model, asked, people, Histories.of_rows([row[row >= 0] for row in rows]))
+
+
+def scored_pairs(
+    folder: Folder, batches: Iterator[pa.RecordBatch], user: int, item: int, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The rows as they came, with the score of each pair; not a number where the user or the item is unknown."""
+    model = opened(folder)
+    catalogue, block = model.catalogue, max(1, model._users_per_block())
+    for batch in batches:
+        who = catalogue.find_users(batch.column(user), "skip")
+        what = catalogue.find_items(batch.column(item), "skip")
+        out = np.full(batch.num_rows, np.nan)
+        known = np.flatnonzero((who >= 0) & (what >= 0))
+        people, place = np.unique(who[known], return_inverse=True)
+        for a in range(0, len(people), block):
+            scores = model._scores_of(catalogue.histories.take(people[a : a + block]))
+            here = (place >= a) & (place < a + block)
+            out[known[here]] = scores[place[here] - a, what[known[here]]]
+        yield pa.RecordBatch.from_arrays([*batch.columns, pa.array(out)], schema=schema)
+
+
+def row_sums(folder: Folder, blocks: Iterator[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
+    """Sums of blocks of rows of a streamed matrix: where each begins, and the sums."""
+    matrix: Any = opened(folder)._matrix  # type: ignore[attr-defined]
+    for first, last in blocks:
+        yield first, matrix.row_sums(first, last).tobytes()
+
+
+def _lists(model: Recommender, asked: Asked, people: pa.Array, rows: Histories) -> Iterator[pa.RecordBatch]:
+    # A worker is one of many on its node: by default each takes its share of what is free.
+    memory = asked.memory if asked.memory is not None else budget(None) // (os.cpu_count() or 1)
+    waiting: list[Ranked] = []
+    done = have = 0
+    for answer in model._ranked(rows, asked.question(model), threads=1, memory=memory):
+        waiting.append(answer)
+        have += len(answer.counts)
+        if have >= _PEOPLE:
+            yield from _batches(model, asked, people.slice(done, have), waiting)
+            done, have, waiting = done + have, 0, []
+    if waiting:
+        yield from _batches(model, asked, people.slice(done, have), waiting)
+
+
+def _batches(model: Recommender, asked: Asked, people: pa.Array, parts: list[Ranked]) -> Iterator[pa.RecordBatch]:
+    table = model._table(people, parts)
+    if not asked.nested:
+        yield from table.cast(asked.schema).to_batches(max_chunksize=1 << 16)
+        return
+    counts = np.concatenate([part.counts for part in parts])
+    item, score = (table.column(name).combine_chunks() for name in ("item_id", "score"))
+    inner = asked.schema.field(1).type.value_type
+    entries = pa.StructArray.from_arrays([item.cast(inner.field(0).type), score], fields=list(inner))
+    ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    lists = pa.ListArray.from_arrays(pa.array(ends), entries, type=asked.schema.field(1).type)
+    users = people.cast(asked.schema.field(0).type)
+    yield from pa.Table.from_arrays([users, lists], schema=asked.schema).to_batches(max_chunksize=1 << 16)

@@ -1,0 +1,27 @@
+"""A real standalone cluster on loopback: a master and two workers of one core each."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.cluster import Cluster, java
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory):
+    if not java():
+        pytest.skip("no Java: Spark needs one (Debian: apt-get install openjdk-17-jre-headless)")
+    found = Cluster(tmp_path_factory.mktemp("spark"))
+    try:
+        found.add_worker()
+        found.add_worker()
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(cluster):
+    session = cluster.session()
+    yield session
+    session.stop()

@@ -1,0 +1,278 @@
+"""komd on a real cluster gives what komd gives on one machine, to the last rank, and says what is wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+import venv
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+
+import komd
+
+pytest.importorskip("pyspark", reason="no pyspark: pip install 'komd[spark]'")
+pytestmark = pytest.mark.xdist_group("spark")  # one cluster for all of them
+
+MODELS = [
+    "ECFOMD()",
+    "CFKOMD(user_damping=0.5, popularity=0.2)",
+    "CFKOMD(kernel=Polynomial(degree=2, c=1), storage='streamed')",
+    "MSDW(alpha=0.15, locality=3, storage='streamed')",
+    "RP3Beta(storage='sparse')",
+]
+
+
+@pytest.fixture(scope="module")
+def data():
+    return komd.generate(users=900, items=300, activity=12, rng=3)  # ids are text
+
+
+@pytest.fixture(scope="module")
+def frame(spark, data):
+    table = data.to_arrow().rename_columns(["user", "item"])
+    shuffled = table.take(np.random.default_rng(0).permutation(len(table)))
+    return spark.createDataFrame(pa.concat_tables([shuffled, shuffled.slice(0, 50)])).repartition(5)
+
+
+def flat(frame):
+    """A long frame as a sorted Arrow table."""
+    return frame.toArrow().sort_by([("user_id", "ascending"), ("rank", "ascending")])
+
+
+def assert_same(found, expected):
+    expected = expected.to_arrow().sort_by([("user_id", "ascending"), ("rank", "ascending")])
+    assert len(found) == len(expected)
+    for name in ("user_id", "item_id", "rank", "score"):
+        assert found[name].to_pylist() == expected[name].to_pylist(), name
+
+
+@pytest.mark.parametrize("text", MODELS)
+def test_lists_are_those_of_one_machine_to_the_last_bit(text, spark, frame, data):
+    from komd.spark import KomdRecommender
+
+    fitted = KomdRecommender(model=text).fit(frame)
+    alone = komd.model_from_text(text).fit(data)
+    assert np.array_equal(fitted.komd._S, alone._S)
+    assert fitted.komd.catalogue.histories.indices.tolist() == alone.catalogue.histories.indices.tolist()
+    assert_same(flat(fitted.recommendForAllUsers(7, format="long")), alone.recommend(n=7))
+
+
+def test_partitions_do_not_matter_and_lists_may_be_nested(spark, frame, data):
+    from komd.spark import KomdRecommender
+
+    fitted = KomdRecommender(model=komd.ECFOMD()).fit(frame.repartition(1))
+    nested = fitted.recommendForAllUsers(4)
+    assert nested.schema.simpleString() == (
+        "struct<user:string,recommendations:array<struct<item:string,rating:double>>>"
+    )
+    expected = komd.ECFOMD().fit(data).recommend(n=4).to_arrow().to_pylist()
+    lists = {row["user"]: [(e["item"], e["rating"]) for e in row["recommendations"]] for row in nested.collect()}
+    assert len(lists) == len(data.users)
+    for row in expected:
+        assert lists[row["user_id"]][row["rank"] - 1] == (row["item_id"], row["score"])
+
+
+def test_some_users_and_the_unknown_ones_are_counted(spark, frame, data):
+    from komd.spark import KomdRecommender, UnknownIdsWarning
+
+    fitted = KomdRecommender(model="ECFOMD()").fit(frame)
+    wanted = [data.users[3], data.users[700]]
+    asked = spark.createDataFrame([(u,) for u in [*wanted, "nobody", "noone", wanted[0]]], "user string")
+    with pytest.warns(UnknownIdsWarning, match=r"2 of 4 users are unknown .*'no"):
+        found = fitted.recommendForUserSubset(asked, 5, format="long")
+    assert_same(flat(found), komd.ECFOMD().fit(data).recommend(wanted, n=5))
+    only = [data.items[k] for k in range(40)]
+    limits = {"items": only, "exclude": only[:3]}
+    found = fitted.recommendForUserSubset(asked.limit(2), 5, format="long", excludeSeen=False, **limits)
+    expected = komd.ECFOMD().fit(data).recommend(wanted, n=5, exclude_seen=False, **limits)
+    assert_same(flat(found), expected)
+
+
+@pytest.mark.parametrize("text", ["CFKOMD()", "ECFOMD(storage='streamed')"])
+def test_strangers(text, spark, frame, data):
+    from komd.spark import KomdRecommender, UnknownIdsWarning
+
+    histories = {"x": [data.items[5], data.items[9]], "y": [data.items[1]], "z": ["never heard of"]}
+    pairs = spark.createDataFrame([(u, i) for u, row in histories.items() for i in row], "user string, item string")
+    fitted = KomdRecommender(model=text).fit(frame)
+    with pytest.warns(UnknownIdsWarning, match="1 of 4 items are unknown"):
+        found = fitted.recommendForHistories(pairs, 6, format="long")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = komd.model_from_text(text).fit(data).recommend(histories=histories, n=6, on_unknown="skip")
+    assert_same(flat(found), expected)
+
+
+def test_transform_scores_pairs_and_keeps_the_rest_of_the_frame(spark, frame, data):
+    from komd.spark import KomdRecommender
+
+    alone = komd.CFKOMD().fit(data)
+    rows = [(1.5, data.items[k % 300], data.users[7 * k % 900]) for k in range(60)]
+    rows += [(2.5, "no item", data.users[0]), (2.5, data.items[0], "nobody")]
+    pairs = spark.createDataFrame(rows, "weight double, item string, user string")
+    found = KomdRecommender(model="CFKOMD()", predictionCol="score").fit(frame).transform(pairs).collect()
+    assert len(found) == len(rows)
+    for row in found:
+        if row["item"] == "no item" or row["user"] == "nobody":
+            assert np.isnan(row["score"]) and row["weight"] == 2.5
+        else:
+            assert row["score"] == alone.explain(row["user"], row["item"]).score
+
+
+def test_models_go_there_and_back(spark, frame, data, tmp_path):
+    from komd.spark import KomdRecommender, KomdRecommenderModel
+
+    shared = tmp_path / "shared.komd"
+    fitted = KomdRecommender(model="MSDW()", sharedFolder=str(shared)).fit(frame)
+    fitted.save(tmp_path / "saved.komd")
+    alone = komd.load(tmp_path / "saved.komd")
+    expected = alone.recommend(n=3)
+    assert expected.to_arrow() == komd.MSDW().fit(data).recommend(n=3).to_arrow()
+    alone.save(tmp_path / "alone.komd")
+    again = KomdRecommenderModel.load(tmp_path / "alone.komd")
+    assert_same(flat(again.recommendForAllUsers(3, format="long")), expected)
+    assert_same(flat(fitted.recommendForAllUsers(3, format="long")), expected)
+    mapped = KomdRecommenderModel.load(shared, shared=True)
+    assert_same(flat(mapped.recommendForAllUsers(3, format="long")), expected)
+
+
+def test_whole_numbers_keep_their_type_and_estimators_are_saved(spark, tmp_path):
+    from komd.spark import KomdRecommender
+
+    rows = [(u, (u * u + 3 * k) % 17) for u in range(40) for k in range(4)]
+    frame = spark.createDataFrame(rows, "person int, thing short")
+    KomdRecommender(model="RP3Beta()", userCol="person", itemCol="thing").write().overwrite().save(str(tmp_path / "e"))
+    fitted = KomdRecommender.load(str(tmp_path / "e")).fit(frame)
+    found = fitted.recommendForAllUsers(2)
+    assert found.schema.simpleString() == (
+        "struct<person:int,recommendations:array<struct<thing:smallint,rating:double>>>"
+    )
+    assert found.count() == 40
+
+
+def test_a_worker_killed_in_the_middle_costs_nothing(spark, cluster, data):
+    from komd.spark import KomdRecommender
+
+    many = komd.generate(users=6000, items=1500, activity=15, rng=1)
+    frame = spark.createDataFrame(many.to_arrow().rename_columns(["user", "item"]))
+    expected = komd.CFKOMD(storage="streamed").fit(many).recommend(n=50)
+    fitted = KomdRecommender(model="CFKOMD(storage='streamed')").fit(frame)
+    victim, started = cluster.workers[0], threading.Event()
+
+    def killer():
+        started.wait()
+        time.sleep(1.5)
+        cluster.kill(victim)
+
+    thread = threading.Thread(target=killer)
+    thread.start()
+    lists = fitted.recommendForAllUsers(50, format="long")
+    started.set()
+    found = flat(lists)
+    thread.join()
+    assert victim.poll() is not None
+    assert_same(found, expected)
+    cluster.add_worker()
+
+
+def test_the_command_writes_everybodys_lists(cluster, data, tmp_path):
+    komd.ECFOMD().fit(data).save(tmp_path / "m.komd")
+    asked = [sys.executable, "-m", "komd", "recommend", str(tmp_path / "m.komd"), "--spark", "local[2]", "-n", "4"]
+    done = subprocess.run([*asked, "-o", str(tmp_path / "recs")], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0 and "lists of 900 people, 3,600 rows" in done.stdout, done.stderr[-2000:]
+    found = pa.dataset.dataset(tmp_path / "recs", format="parquet").to_table()
+    assert_same(
+        found.sort_by([("user_id", "ascending"), ("rank", "ascending")]), komd.ECFOMD().fit(data).recommend(n=4)
+    )
+    again = subprocess.run([*asked, "-o", str(tmp_path / "recs")], capture_output=True, text=True, timeout=240)
+    assert again.returncode != 0 and "is there already" in again.stderr
+    wrong = subprocess.run([*asked, "--user", "x"], capture_output=True, text=True, timeout=240)
+    assert wrong.returncode != 0 and "writes everybody's lists to a folder" in wrong.stderr
+
+
+@pytest.mark.data
+def test_movielens_to_the_last_rank(spark, real_data):
+    from komd.spark import KomdRecommender
+
+    ratings = komd.datasets.load("ml-1m", path=real_data)
+    frame = spark.createDataFrame(ratings.to_arrow().rename_columns(["user", "item"]))
+    fitted = KomdRecommender(model="CFKOMD()").fit(frame)
+    assert_same(flat(fitted.recommendForAllUsers(10, format="long")), komd.CFKOMD().fit(ratings).recommend(n=10))
+
+
+# ---- bad input ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "schema", "words"),
+    [
+        ([("a", "x"), (None, "y")], "user string, item string", "of 2 rows 1 without a user; leave them out"),
+        ([("a", "x"), ("b", None)], "user string, item string", "of 2 rows 1 without an item"),
+        ([], "user string, item string", "the frame is empty"),
+        ([("a", "x")], "usr string, item string", "no column 'user' for user ids; did you mean 'usr'"),
+        ([("a", 0.5)], "user string, item double", "numbers with a fraction"),
+        ([("a", True)], "user string, item boolean", "cannot be of type bool"),
+    ],
+)
+def test_bad_frames_are_refused_in_words(rows, schema, words, spark):
+    from komd.spark import KomdRecommender
+
+    with pytest.raises(komd.InputError, match=words):
+        KomdRecommender(model="ECFOMD()").fit(spark.createDataFrame(rows, schema))
+
+
+def test_bad_requests_are_refused_in_words(spark, frame, tmp_path):
+    from komd.spark import KomdRecommender, KomdRecommenderModel
+
+    with pytest.raises(komd.InputError, match="on Spark run CFKOMD, ECFOMD, MSDW and RP3Beta, not EASE"):
+        KomdRecommender(model="EASE()")
+    fitted = KomdRecommender(model="ECFOMD()", sharedFolder=str(tmp_path / "m.komd")).fit(frame)
+    with pytest.raises(komd.InputError, match="n must be"):
+        fitted.recommendForAllUsers(0)
+    with pytest.raises(komd.InputError, match="format"):
+        fitted.recommendForAllUsers(3, format="wide")
+    with pytest.raises(komd.InputError, match="no column 'user'"):
+        fitted.recommendForUserSubset(frame.drop("user"), 3)
+    (tmp_path / "m.komd").rename(tmp_path / "gone.komd")
+    with pytest.raises(komd.InputError, match=r"cannot see the model folder .*m\.komd"):
+        fitted.recommendForAllUsers(3)
+    komd.Popularity().fit(komd.generate(users=20, items=9, activity=3, rng=0)).save(tmp_path / "p.komd")
+    with pytest.raises(komd.InputError, match=r"p\.komd holds Popularity"):
+        KomdRecommenderModel.load(tmp_path / "p.komd")
+
+
+def test_executors_without_komd_are_named(spark, cluster, tmp_path):
+    venv.create(tmp_path / "bare", with_pip=False)
+    (tmp_path / "bare.py").write_text(BARE)
+    environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    asked = [sys.executable, str(tmp_path / "bare.py"), cluster.url, str(tmp_path / "bare" / "bin" / "python")]
+    spare = cluster.add_worker()  # the others are taken
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, env=environment, timeout=240)
+    finally:
+        cluster.kill(spare)
+    assert "REFUSED" in done.stdout, done.stderr[-2000:]
+    assert "has no numpy" in done.stdout and "install komd[spark]" in done.stdout
+
+
+BARE = """
+import sys
+import komd
+from komd.spark import KomdRecommender
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master(sys.argv[1]).config("spark.pyspark.python", sys.argv[2])
+builder = builder.config("spark.pyspark.driver.python", sys.executable).config("spark.cores.max", "1")
+builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.ui.enabled", "false")
+session = builder.config("spark.executor.memory", "1g").getOrCreate()
+try:
+    KomdRecommender(model="ECFOMD()").fit(session.createDataFrame([("a", "x")], "user string, item string"))
+except komd.InputError as error:
+    print("REFUSED", error)
+"""
