@@ -21,22 +21,26 @@ from komd.serve.search import Search
 HERE = Path(__file__).parent
 PAGE = ROOT / "docs" / "serving.md"
 RATE = 300  # requests a second
-SECONDS = 20
-WARM = 4
-TURNS = 3
+SECONDS = 12
+WARM = 3
+TURNS = 6
 MINUTES = 10.0
 EVERY = 30.0  # seconds between two models
 
+ASKED = {
+    "echo": "plain FastAPI echo",
+    "strangers": "**a posted history of about 20 items**",
+    "reasons": "the same, with reasons",
+    "users": "a user id (about 165 items, and the database is asked)",
+}
 LATENCY = """<!-- latency: written by python -m benchmarks.serve -->
 {machine}; {data}; wrk on the same cores, {rate} requests a second at
-random moments, the median of {turns} turns of {seconds} s. The echo is the least FastAPI can do with the same bodies.
+random moments, in {turns} turns of {seconds} s. The machine has neighbours, so there are two figures: of the quietest
+turn (by its 99th percentile), and the median over turns. The echo is the least FastAPI can do with the same bodies.
 
-| requests | p50 | p99 | failed |
-| --- | --- | --- | --- |
-| plain FastAPI echo | {echo[p50]:.2f} ms | {echo[p99]:.1f} ms | {echo[failed]} |
-| a posted history of about 20 items | **{strangers[p50]:.2f} ms** | **{strangers[p99]:.1f} ms** | {strangers[failed]} |
-| the same, with reasons | {reasons[p50]:.2f} ms | {reasons[p99]:.1f} ms | {reasons[failed]} |
-| a user id (about 165 items, and the database is asked) | {users[p50]:.2f} ms | {users[p99]:.1f} ms | {users[failed]} |
+| requests | quietest turn: p50 | p99 | median turn: p50 | p99 | failed |
+| --- | --- | --- | --- | --- | --- |
+{rows}
 
 Search among {names:,} made-up names: the index takes {index:.1f} s to make, a query {query_p50:.1f} ms (median),
 {query_p99:.0f} ms (99th percentile), half of the queries misspelt.
@@ -59,7 +63,14 @@ def main(words: list[str]) -> None:
     else:
         found = latency()
         (HERE / "latency.json").write_text(json.dumps(found, indent=1) + "\n")
-        write("latency", LATENCY.format(**found))
+        rows = "\n".join(_line(words, found[name]) for name, words in ASKED.items())
+        write("latency", LATENCY.format(**found, rows=rows))
+
+
+def _line(words: str, one: dict[str, Any]) -> str:
+    quiet, median = one["quietest"], one["median"]
+    cells = [f"{quiet['p50']:.2f} ms", f"{quiet['p99']:.1f} ms", f"{median['p50']:.2f} ms", f"{median['p99']:.1f} ms"]
+    return f"| {words} | {' | '.join(cells)} | {one['failed']} |"
 
 
 def write(name: str, section: str) -> None:
@@ -118,8 +129,11 @@ def latency() -> dict[str, Any]:
                     turns[name].append(load(port, files[file], rate=RATE, seconds=SECONDS, seed=10 + turn))
     found: dict[str, Any] = {"machine": machine(), "data": source, "rate": RATE, "turns": TURNS, "seconds": SECONDS}
     for name, results in turns.items():
-        found[name] = {key: float(np.median([one[key] for one in results])) for key in results[0]}
-        found[name]["failed"] = int(sum(one["failed"] for one in results))
+        found[name] = {
+            "quietest": min(results, key=lambda one: one["p99"]),
+            "median": {key: float(np.median([one[key] for one in results])) for key in ("p50", "p99")},
+            "failed": int(sum(one["failed"] for one in results)),
+        }
     return found | search()
 
 

@@ -243,7 +243,7 @@ def test_bad_requests_are_refused_in_words(spark, frame, tmp_path):
     (tmp_path / "m.komd").rename(tmp_path / "gone.komd")
     with pytest.raises(komd.InputError, match=r"cannot see the model folder .*m\.komd"):
         fitted.recommendForAllUsers(3)
-    komd.Popularity().fit(komd.generate(users=20, items=9, activity=3, rng=0)).save(tmp_path / "p.komd")
+    komd.Popularity().fit(komd.generate(users=60, items=20, activity=3, rng=0)).save(tmp_path / "p.komd")
     with pytest.raises(komd.InputError, match=r"p\.komd holds Popularity"):
         KomdRecommenderModel.load(tmp_path / "p.komd")
 
@@ -251,8 +251,8 @@ def test_bad_requests_are_refused_in_words(spark, frame, tmp_path):
 def test_executors_without_komd_are_named(spark, cluster, tmp_path):
     venv.create(tmp_path / "bare", with_pip=False)
     (tmp_path / "bare.py").write_text(BARE)
-    environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
-    asked = [sys.executable, str(tmp_path / "bare.py"), cluster.url, str(tmp_path / "bare" / "bin" / "python")]
+    environment = os.environ | {"PYSPARK_PYTHON": str(tmp_path / "bare" / "bin" / "python")}
+    asked = [sys.executable, str(tmp_path / "bare.py"), cluster.url]
     spare = cluster.add_worker()  # the others are taken
     try:
         done = subprocess.run(asked, capture_output=True, text=True, env=environment, timeout=240)
@@ -267,8 +267,7 @@ import sys
 import komd
 from komd.spark import KomdRecommender
 from pyspark.sql import SparkSession
-builder = SparkSession.builder.master(sys.argv[1]).config("spark.pyspark.python", sys.argv[2])
-builder = builder.config("spark.pyspark.driver.python", sys.executable).config("spark.cores.max", "1")
+builder = SparkSession.builder.master(sys.argv[1]).config("spark.cores.max", "1")
 builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.ui.enabled", "false")
 session = builder.config("spark.executor.memory", "1g").getOrCreate()
 try:
