@@ -108,7 +108,7 @@ def test_threads_blocks_and_storage_change_no_bit(kernel, weighted, monkeypatch)
     seen = []
     for rows, work in ((64, 1 << 22), (7, 500), (1, 1)):
         monkeypatch.setattr(gram, "_DENSE_ROWS", rows)
-        monkeypatch.setattr(gram, "_SPARSE_WORK", work)
+        monkeypatch.setattr(gram, "_SPARSE_WORK", (work, work))
         for threads in (1, 3):
             seen += [matrix(kernel, R, storage, threads=threads, **options) for storage in ("dense", "sparse")]
     assert all(np.array_equal(seen[0], other) for other in seen[1:])

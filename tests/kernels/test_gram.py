@@ -107,7 +107,7 @@ def test_threads_and_blocks_change_nothing(storage, monkeypatch):
     first = whole(K_of(Tanimoto(), R, storage))
     for dense_rows, sparse_work in ((1, 1), (7, 100), (1000, 1 << 30)):
         monkeypatch.setattr(gram_module, "_DENSE_ROWS", dense_rows)
-        monkeypatch.setattr(gram_module, "_SPARSE_WORK", sparse_work)
+        monkeypatch.setattr(gram_module, "_SPARSE_WORK", (sparse_work, sparse_work))
         for threads in (1, 2, 5):
             assert np.array_equal(whole(K_of(Tanimoto(), R, storage, threads)), first)
 

@@ -9,7 +9,7 @@ from komd._core.prefetch import fetch_ahead
 
 __all__ = ["deliver", "gather_rows", "score_targets"]
 
-_WHOLE = 768  # a row with more than one user for so many items keeps no list of what it touched: all is cleared after
+_CLEARED = 16  # counters cleared in the time of one count: a row with more counts than one in so many keeps no list
 
 
 @compiled
@@ -36,12 +36,13 @@ def gather_rows(
     `people_indptr` and `people` are compressed rows by item. `counter` (one number an item, zero on entry and return)
     and `touched` (one place more than items) are scratch. Returns the entries written.
     """
+    mean = user_items.shape[0] // max(user_indptr.shape[0] - 1, 1)
     end = 0
     for r in range(rows.shape[0]):
         i = rows[r]
         met = 0
         stop = item_indptr[i + 1]
-        whole = (stop - item_indptr[i]) * _WHOLE > counter.shape[0]
+        whole = (stop - item_indptr[i]) * mean * _CLEARED > counter.shape[0]
         for p in range(item_indptr[i], stop):
             fetch_ahead(p, item_users, user_indptr, user_items)
             v = item_users[p]

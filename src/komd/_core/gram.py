@@ -46,7 +46,6 @@ def count_upper(
                 row[np.uint32(user_items[k])] += weight
 
 
-_WHOLE = 768  # a row with more than one user for so many items keeps no list of what it touched
 _THIN = 64  # a row with less than one item in so many touched is sorted
 _AHEAD = 4  # users whose rows are asked for in advance: enough to hide a trip to memory
 
@@ -73,11 +72,12 @@ def count_pairs(
     first touch, which is where the counter is still zero: hence weights must be > 0, and sums of
     such never are. Twin: tests/reference.py::cooccurrence.
     """
+    mean = user_items.size // max(user_indptr.size - 1, 1)
     end = indptr[0]
     for i in range(first, last):
         start = end
         stop = item_indptr[i + 1]
-        whole = (stop - item_indptr[i]) * _WHOLE > counter.size
+        whole = (stop - item_indptr[i]) * mean > counter.size  # so many counts that a list would not be short
         for p in range(item_indptr[i], stop):
             fetch_ahead(p, item_users, user_indptr, user_items)
             v = item_users[p]

@@ -22,7 +22,7 @@ __all__ = ["Cost", "costs", "machine_speed", "seconds"]
 
 # Nanoseconds on the machine where they were fitted, on eleven data sets; python -m experiments.sparsity_costs checks.
 _COUNT = {"dense": 0.3, "sparse": 0.65, "streamed": 0.65}  # a look at an item of a user; dense leaves out half
-_ENTRY = {"dense": 8.2, "sparse": 69.0, "streamed": 25.0}  # of m² when dense, of the non-zeros else
+_ENTRY = {"dense": 8.2, "sparse": 69.0, "streamed": 45.0}  # of m² when dense, of the non-zeros else
 _PAIR = {"dense": 105.0, "sparse": 85.0, "streamed": 85.0}  # turning R over, and finding a user's row in memory
 _FAR = 60_000  # items whose counters fill the near cache: beyond, counting waits for memory
 _SLOWER = 4.0  # counts more for every doubling of the items beyond

@@ -19,7 +19,7 @@ __all__ = ["kernel_matrix"]
 Columns: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
 
 _DENSE_ROWS = 64  # items counted together: the strip of counts and its mirror image stay in the cache
-_SPARSE_WORK = 1 << 22  # counts per sparse block, about: enough to be worth a thread's while
+_SPARSE_WORK = (1 << 18, 1 << 22)  # counts of a sparse block, about: enough to be worth a thread's while
 
 
 def kernel_matrix(
@@ -135,7 +135,8 @@ def _sparse(
     row_indptr = np.zeros(items + 1, np.int64)
     columns, values = np.empty(0, np.int32), np.empty(0, np.float32)
     row = end = 0
-    pieces = pool.even_blocks(work, _SPARSE_WORK)
+    each = int(np.clip(work.sum() // (8 * pool.count(threads)), *_SPARSE_WORK))
+    pieces = pool.even_blocks(work, each)
     for lengths, part_columns, part_values in pool.run(part, pieces, threads=threads, label="kernel", size=_items_of):
         # Parts come in order, and large arrays grow where they stand: K is never in memory twice.
         stop = end + len(part_columns)
