@@ -20,8 +20,8 @@ import numpy as np
 
 from benchmarks.measure import ROOT, machine
 
-BASE = {"users": 20_000, "items": 8_000, "activity": 20}
-PEOPLE, BEST, THREADS, STEPS, ROUNDS = 1_000, 100, 2, 5, 3
+BASE = {"users": 60_000, "items": 8_000, "activity": 40}
+PEOPLE, BEST, THREADS, STEPS, ROUNDS = 1_000, 100, 2, 4, 3
 LONG = 12.0  # seconds; what takes longer is not repeated
 
 

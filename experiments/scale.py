@@ -50,7 +50,8 @@ def simulate() -> dict[str, Any]:
 def page(found: dict[str, Any]) -> str:
     """The page from what is kept."""
     msd = json.loads((ROOT / "benchmarks" / "msd.json").read_text())
-    spark = json.loads((ROOT / "benchmarks" / "spark.json").read_text())
+    measured = ROOT / "benchmarks" / "spark.json"
+    spark = json.loads(measured.read_text()) if measured.exists() else {}
     return "\n".join([WHERE, _beside_als(spark), _capped(spark), _per_million(msd), _replicated(msd), _sharded(found)])
 
 
@@ -85,6 +86,8 @@ many tasks as cores; a task that is lost is repeated whole.
 
 
 def _beside_als(spark: dict[str, Any]) -> str:
+    if not spark:
+        return "\n## Beside Spark's ALS\n\nNot measured yet: `make bench-spark`.\n"
     rows, ratios = [], []
     for name, words in (("ml-1m", "MovieLens 1M"), ("generated", "generated data")):
         if name not in spark:
