@@ -153,7 +153,8 @@ def _replicated(msd: dict[str, Any]) -> str:
     from the figures above, activity growing from {active:.0f} to {pairs / users:.0f} items a user with tails alike:
     {counts:.1g} counts, {counting:,.0f} core hours for each task that counts K, and {touched:.1g} multiply-adds a
     person, {scoring:,.0f} core hours for everybody: {60 * scoring / 1000:.0f} minutes on a thousand cores.
-    (Upper guesses: no row of K is fuller than the catalogue.) Since every streamed task counts K anew, counting is what grows with the
+    (Upper guesses: no row of K is fuller than the catalogue.) Since every streamed task counts K anew,
+    counting is what grows with the
     number of tasks: at {scoring / counting:,.0f} of them it takes half of the time. So many users are better ranked in
     few, large tasks."""
     limit = """Replication ends where a node cannot map the pairs twice: 8 bytes a pair make 15 thousand million pairs
