@@ -12,6 +12,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
+def pytest_collection_modifyitems(items):
+    """The cluster's tests are one long group for one process: begun first, it ends with the others."""
+    items.sort(key=lambda item: "tests/spark/" not in item.nodeid)
+
+
 @pytest.fixture(scope="session")
 def small():
     """120 people, 50 items, planted tastes: large enough to have a shape, small enough for the twins."""
