@@ -24,7 +24,8 @@ from benchmarks.cluster import Cluster
 from benchmarks.measure import ROOT, machine
 
 DEPTH = 100
-MODELS = {"ml-1m": "CFKOMD(user_damping=0.5)", "generated": "CFKOMD(user_damping=0.5)"}
+FILTERED = "CFKOMD(regularization=1, user_damping=0.5, popularity=0.2, ridge=10, negatives_weight=0)"
+MODELS = {"ml-1m": FILTERED, "generated": "CFKOMD(user_damping=0.5)"}
 
 
 def main() -> None:
