@@ -113,9 +113,9 @@ def counting(indptr: Any, indices: Any, items: int, counts: float = 2e8) -> dict
 
     matrix = StreamedMatrix(Recipe.of(Linear(), indptr, indices, items), indptr, indices)
     shuffled = np.random.default_rng(0).permutation(items)
-    enough = int(np.searchsorted(np.cumsum(matrix._work[shuffled]), counts)) + 1
+    enough = int(np.searchsorted(np.cumsum(matrix.work[shuffled]), counts)) + 1
     sample = np.sort(shuffled[:enough]).astype(np.int32)
-    done = float(matrix._work[sample].sum())
+    done = float(matrix.work[sample].sum())
     by_item, (left, right) = matrix.by_item, matrix.recipe.factors
     seconds: dict[str, float] = {}
     spent, count_strip, gather_rows = [0.0], strips.count_strip, gathered.gather_rows

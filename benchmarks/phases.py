@@ -73,7 +73,7 @@ class Clock:
             self._having = np.bincount(group._people.indices, minlength=group._matrix.items)
             self._work["groups"] += 1
             self._work["scores"] += float(len(group._people)) * group._matrix.items
-            self._work["counts"] += float(group._matrix._work[self._having > 0].sum())
+            self._work["counts"] += float(group._matrix.work[self._having > 0].sum())
             out = ranked(group, room, advance)
             self._having = np.zeros(0, np.int64)
             return out
@@ -83,7 +83,7 @@ class Clock:
     def _after_gather(self, matrix: Any, indptr: Any, indices: Any, wanted_indptr: Any, *_: Any) -> None:
         rows = np.unique(indices)
         self._work["gathered visits"] += float(np.diff(matrix.by_item[0])[rows].sum())
-        self._work["gathered counts"] += float(matrix._work[rows].sum())
+        self._work["gathered counts"] += float(matrix.work[rows].sum())
         self._work["gathered entries"] += float((np.diff(indptr) * np.diff(wanted_indptr)).sum())
 
     def _after_count(self, place: Any, first: int, last: int, *_: Any) -> None:

@@ -18,15 +18,17 @@ imports Numba.
     numbering.py  distinct ids, numbered as they arrive
     csr.py        sorting, transposing and thinning of compressed rows
     gram.py       how many users chose both i and j, for a block of items i
+    gathered.py   what people need of rows of K that are counted and forgotten
+    strips.py     K in strips of columns, counted and scored; fused.py all that is done with one
     solve.py      the weights of one person: a convex problem on the simplex (two simplexes for CF-OMD)
     descent.py    SLIM's regressions of each item on all others, by coordinate descent
     sgd.py        BPR-kNN's gradient steps, and the chance they are drawn with
-    sweep.py      the solver's inner loop, four items at a time
+    simplex.py    one such problem; project.py points onto the simplex; sweep.py the inner loop, four items at a time
     score.py      weighted sums of rows of an item-item matrix, dense or sparse
     topn.py       the n best of a strip of scores, merged into what was best so far
     ranks.py      where the test items stand among all others
     choose.py     made-up users who choose items by taste and popularity
-    compile.py    how all of it is compiled; prefetch.py a hint to the processor
+    compile.py    how all of it is compiled; prefetch.py hints to the processor
 
 Types: `int32` ids, `int64` pointers, `float32` matrices, `float64` weights, sums and scores.
 Symbols are those of `docs/maths.md`.

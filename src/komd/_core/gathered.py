@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from komd._core.compile import compiled
-from komd._core.prefetch import fetch_ahead
+from komd._core.gram import count_row
 
 __all__ = ["deliver", "gather_rows", "score_targets"]
 
@@ -40,26 +40,9 @@ def gather_rows(
     end = 0
     for r in range(rows.shape[0]):
         i = rows[r]
-        met = 0
-        stop = item_indptr[i + 1]
-        whole = (stop - item_indptr[i]) * mean * _CLEARED > counter.shape[0]
-        for p in range(item_indptr[i], stop):
-            fetch_ahead(p, item_users, user_indptr, user_items)
-            v = item_users[p]
-            if weights is None:
-                weight = 1
-            else:
-                weight = weights[v]
-            if whole:
-                for k in range(user_indptr[v], user_indptr[v + 1]):
-                    counter[np.uint32(user_items[k])] += weight
-            else:
-                for k in range(user_indptr[v], user_indptr[v + 1]):
-                    j = user_items[k]
-                    seen = counter[np.uint32(j)]
-                    touched[met] = j
-                    met += seen == 0
-                    counter[np.uint32(j)] = seen + weight
+        first, stop = item_indptr[i], item_indptr[i + 1]
+        whole = (stop - first) * mean * _CLEARED > counter.shape[0]
+        met = count_row(first, stop, item_users, user_indptr, user_items, whole, counter, touched, 0, weights)
         scale = left[i]
         for p in range(people_indptr[i], people_indptr[i + 1]):
             u = people[p]

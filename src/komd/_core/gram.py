@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from komd._core.compile import compiled
+from komd._core.compile import compiled, inner
 from komd._core.prefetch import fetch_ahead, prefetch
 
-__all__ = ["count_pairs", "count_touched", "count_upper", "reach"]
+__all__ = ["count_pairs", "count_row", "count_touched", "count_upper", "reach"]
 
 
 @compiled
@@ -50,6 +50,45 @@ _THIN = 64  # a row with less than one item in so many touched is sorted
 _AHEAD = 4  # users whose rows are asked for in advance: enough to hide a trip to memory
 
 
+@inner
+def count_row(
+    first: int,
+    stop: int,
+    item_users: np.ndarray,
+    user_indptr: np.ndarray,
+    user_items: np.ndarray,
+    whole: bool,
+    counter: np.ndarray,
+    touched: np.ndarray,
+    end: int,
+    weights: np.ndarray | None,
+) -> int:
+    """Count all items of the users at first..stop of `item_users`; list what is met from `end` of `touched`.
+
+    Returns the end of the list. It is kept without a branch: a place is always written, the length grows only on a
+    first touch, which is where the counter is still zero: hence weights must be > 0, and sums of such never are. A row
+    that is counted `whole`, for the caller to go through all counters, keeps no list.
+    """
+    for p in range(first, stop):
+        fetch_ahead(p, item_users, user_indptr, user_items)
+        v = item_users[p]
+        if weights is None:
+            weight = 1
+        else:
+            weight = weights[v]
+        if whole:
+            for k in range(user_indptr[v], user_indptr[v + 1]):
+                counter[np.uint32(user_items[k])] += weight
+        else:
+            for k in range(user_indptr[v], user_indptr[v + 1]):
+                j = user_items[k]
+                seen = counter[np.uint32(j)]
+                touched[end] = j
+                end += seen == 0
+                counter[np.uint32(j)] = seen + weight
+    return end
+
+
 @compiled
 def count_pairs(
     item_indptr: np.ndarray,
@@ -67,34 +106,16 @@ def count_pairs(
     """Compressed rows first..last of the co-occurrence matrix, columns ascending.
 
     `counter` is scratch of one number per item, all zero on entry and on return. `indptr` (rows + 1)
-    is filled from indptr[0]; `indices` and `counts` are long enough for every row. The list of
-    touched items is kept without a branch: a place is always written, the length grows only on a
-    first touch, which is where the counter is still zero: hence weights must be > 0, and sums of
-    such never are. Twin: tests/reference.py::cooccurrence.
+    is filled from indptr[0]; `indices` and `counts` are long enough for every row, and one place
+    longer. Twin: tests/reference.py::cooccurrence.
     """
     mean = user_items.size // max(user_indptr.size - 1, 1)
     end = indptr[0]
     for i in range(first, last):
         start = end
-        stop = item_indptr[i + 1]
-        whole = (stop - item_indptr[i]) * mean > counter.size  # so many counts that a list would not be short
-        for p in range(item_indptr[i], stop):
-            fetch_ahead(p, item_users, user_indptr, user_items)
-            v = item_users[p]
-            if weights is None:
-                weight = 1
-            else:
-                weight = weights[v]
-            if whole:
-                for k in range(user_indptr[v], user_indptr[v + 1]):
-                    counter[np.uint32(user_items[k])] += weight
-            else:
-                for k in range(user_indptr[v], user_indptr[v + 1]):
-                    j = user_items[k]
-                    seen = counter[np.uint32(j)]
-                    indices[end] = j
-                    end += seen == 0
-                    counter[np.uint32(j)] = seen + weight
+        first_pair, stop = item_indptr[i], item_indptr[i + 1]
+        whole = (stop - first_pair) * mean > counter.size  # so many counts that a list would not be short
+        end = count_row(first_pair, stop, item_users, user_indptr, user_items, whole, counter, indices, end, weights)
         if whole or (end - start) * _THIN > counter.size:
             # So full a row is put in order by going through all counters, not by sorting.
             end = start

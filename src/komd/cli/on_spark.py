@@ -13,7 +13,7 @@ __all__ = ["recommend_on_spark"]
 def recommend_on_spark(
     model: Path,
     master: str,
-    output: Path | None,
+    output: Path,
     n: int,
     exclude_seen: bool,
     only: list[str] | None,
@@ -26,11 +26,16 @@ def recommend_on_spark(
     from komd.cli.recommend import items_given
     from komd.spark import KomdRecommenderModel
 
-    if output is None or (output.exists() and any(output.iterdir())):
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise InputError(f"{output} is there already and Spark does not go on with old parts; choose another folder")
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    session = SparkSession.builder.master(master).appName("komd recommend").getOrCreate()
+    try:
+        session = SparkSession.builder.master(master).appName("komd recommend").getOrCreate()
+    except PySparkException as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"Spark does not start with --spark {master}: {reason}; it needs Java 17 or later") from error
     try:
         fitted = KomdRecommenderModel.load(model, memory=memory)
         ids = fitted.komd.catalogue.items

@@ -77,8 +77,10 @@ def recommend(
     if user and history:
         raise InputError("give --user or --history, not both: a history stands for its person")
     if spark is not None:
-        if user or history or not folder:
+        if user or history or output is None or not folder:
             raise InputError("--spark writes everybody's lists to a folder (-o NAME), without --user or --history")
+        if threads is not None:
+            raise InputError("--threads has no say with --spark: the cluster's cores are Spark's to share out")
         from komd.cli.on_spark import recommend_on_spark
 
         recommend_on_spark(model, spark, output, n, not keep_seen, only, exclude, on_unknown, memory, as_json)

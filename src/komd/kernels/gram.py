@@ -43,9 +43,9 @@ def kernel_matrix(
     recipe = Recipe.of(kernel, indptr, indices, items, user_weights=user_weights, degrees=degrees, scale=scale)
     if how.storage == "streamed":
         return StreamedMatrix(recipe, indptr, indices)
-    by_item = _by_item(indptr, indices, items)
-    build = _dense if how.storage == "dense" else _sparse
-    return build(recipe, indptr, indices, by_item, threads)
+    if how.storage == "sparse":
+        return _sparse(StreamedMatrix(recipe, indptr, indices), threads)
+    return _dense(recipe, indptr, indices, threads)
 
 
 def _by_item(indptr: NDArray[np.int64], indices: NDArray[np.int32], items: int) -> Columns:
@@ -65,12 +65,11 @@ def _dense(
     recipe: Recipe,
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
-    by_item: Columns,
     threads: int | None,
 ) -> ItemMatrix:
     from komd._core.gram import count_upper
 
-    item_indptr, item_users, item_where = by_item
+    item_indptr, item_users, item_where = _by_item(indptr, indices, len(recipe.degree))
     kernel, degree, weights, scale = recipe.kernel, recipe.degree, recipe.user_weights, recipe.scale
     items = len(degree)
     K = np.empty((items, items), np.float32)
@@ -102,35 +101,14 @@ def _dense(
     return DenseMatrix(K)
 
 
-def _sparse(
-    recipe: Recipe,
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    by_item: Columns,
-    threads: int | None,
-) -> ItemMatrix:
-    from komd._core.gram import count_pairs
-
-    item_indptr, item_users, _ = by_item
-    weights, number, items = recipe.user_weights, recipe.number, len(recipe.degree)
-    activity = np.diff(indptr)
-    reach = np.zeros(len(item_users) + 1, np.int64)  # counts to be made for all pairs before this one
-    np.cumsum(activity[item_users], out=reach[1:])
-    work = np.diff(reach[item_indptr])
+def _sparse(matrix: StreamedMatrix, threads: int | None) -> ItemMatrix:
+    """All rows of a streamed matrix, kept."""
+    items, work = matrix.items, matrix.work
+    matrix.prepare()  # before threads ask for it
 
     def part(block: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-        first, last = block
-        # One place more than can be filled: the branch-free list writes one ahead of its end.
-        room = int(np.minimum(work[first:last], items).sum()) + 1
-        rows = np.zeros(last - first + 1, np.int64)
-        columns = np.empty(room, np.int32)
-        counts = np.empty(room, number)
-        counter = np.zeros(items, number)
-        count_pairs(item_indptr, item_users, indptr, indices, first, last, counter, rows, columns, counts, weights)
-        columns = columns[: rows[-1]].copy()
-        row_of = np.repeat(np.arange(first, last, dtype=np.int32), np.diff(rows))
-        both = counts[: rows[-1]].astype(np.float64, copy=False)
-        return np.diff(rows), columns, recipe.values(both, row_of, columns)
+        indptr, columns, values = matrix.block(*block, matrix.counter())
+        return np.diff(indptr), columns, values
 
     row_indptr = np.zeros(items + 1, np.int64)
     columns, values = np.empty(0, np.int32), np.empty(0, np.float32)

@@ -99,25 +99,41 @@ class StreamedMatrix(ItemMatrix):
 
     def row_sums(self, first: int, last: int) -> NDArray[np.float64]:
         """S_i of rows first..last."""
-        room = self.row_bounds(np.arange(first, last, dtype=np.int32)).sum()
-        indptr, _, values = self._counted(first, last, int(room))
-        out, filled = np.zeros(last - first), np.flatnonzero(np.diff(indptr))
-        if filled.size:
-            out[filled] = np.add.reduceat(values, indptr[filled], dtype=np.float64)
-        return out
+        return SparseMatrix(*self.block(first, last, self.counter())).sums()
 
     # ---- reading it ---------------------------------------------------------------------------------------------
 
     def row_bounds(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
         """How many entries each of these rows can have at most."""
-        return np.minimum(self._work[rows], self.items)
+        return np.minimum(self.work[rows], self.items)
+
+    def counter(self) -> NDArray[np.generic]:
+        """Scratch for `block`, which leaves it as it was: one for a thread."""
+        return np.zeros(self.items, self.recipe.number)
+
+    def block(
+        self, first: int, last: int, counter: NDArray[np.generic]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+        """Rows first..last of K, compressed."""
+        from komd._core.gram import count_pairs
+
+        recipe = self.recipe
+        # One place more than can be filled: the branch-free list writes one ahead of its end.
+        room = int(np.minimum(self.work[first:last], self.items).sum()) + 1
+        indptr, columns = np.zeros(last - first + 1, np.int64), np.empty(room, np.int32)
+        counts = np.empty(room, recipe.number)
+        pairs = (*self.by_item, self._indptr, self._indices)
+        count_pairs(*pairs, first, last, counter, indptr, columns, counts, recipe.user_weights)
+        columns = columns[: indptr[-1]].copy()
+        rows = np.repeat(np.arange(first, last, dtype=np.int32), np.diff(indptr))
+        return indptr, columns, recipe.values(counts[: indptr[-1]].astype(np.float64), rows, columns)
 
     def rows(self, rows: NDArray[np.int32], threads: int | None = None) -> SparseMatrix:
         """These rows of K (ascending, distinct) and no others: everything else in the answer is empty."""
-        bounds = self.row_bounds(rows)
 
         def part(block: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-            found = [self._counted(int(rows[r]), int(rows[r]) + 1, int(bounds[r])) for r in range(*block)]
+            counter = self.counter()
+            found = [self.block(i, i + 1, counter) for i in rows[block[0] : block[1]].tolist()]
             lengths, columns, values = zip(
                 *((indptr[1:], columns, values) for indptr, columns, values in found), strict=True
             )
@@ -146,7 +162,7 @@ class StreamedMatrix(ItemMatrix):
         active = np.empty(n // 8 + 1, np.uint8)
         row_of = np.full(self.items, -1, np.int32)
         row_of[rows] = np.arange(len(rows), dtype=np.int32)
-        work = Workplace(self.recipe, self.by_item, rows, self._work[rows], int(room))
+        work = Workplace(self.recipe, self.by_item, rows, self.work[rows], int(room))
         for first, last in cuts:
             cut_strip(self._indptr, self._indices, first, last, ends, starts, inside, active)
             work.fill(first, last, starts, inside, active, threads)
@@ -219,35 +235,9 @@ class StreamedMatrix(ItemMatrix):
             deliver(values, destinations[first:last], widths[people[first:last]], blocks)
 
         written = sizes[people_indptr[rows + 1]] - sizes[people_indptr[rows]]
-        for _ in pool.run(part, pool.even_blocks(self._work[rows] + written, _CHUNK), threads=threads):
+        for _ in pool.run(part, pool.even_blocks(self.work[rows] + written, _CHUNK), threads=threads):
             pass
         return blocks, starts
-
-    def _counted(
-        self, first: int, last: int, room: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-        """Rows first..last of K, compressed; they have at most `room` entries."""
-        from komd._core.gram import count_pairs
-
-        recipe = self.recipe
-        # One place more than can be filled: the branch-free list writes one ahead of its end.
-        indptr, columns = np.zeros(last - first + 1, np.int64), np.empty(room + 1, np.int32)
-        counter, counts = np.zeros(self.items, recipe.number), np.empty(room + 1, recipe.number)
-        count_pairs(
-            *self.by_item,
-            self._indptr,
-            self._indices,
-            first,
-            last,
-            counter,
-            indptr,
-            columns,
-            counts,
-            recipe.user_weights,
-        )
-        columns = columns[: indptr[-1]].copy()
-        rows = np.repeat(np.arange(first, last, dtype=np.int32), np.diff(indptr))
-        return indptr, columns, recipe.values(counts[: indptr[-1]].astype(np.float64), rows, columns)
 
     def _cuts(self, rows: NDArray[np.int32], room: int) -> list[tuple[int, int]]:
         """Where to cut: no strip wider than `WIDEST`, nor fuller than `room` allows, as far as can be told."""
@@ -281,7 +271,7 @@ class StreamedMatrix(ItemMatrix):
         return np.diff(self.by_item[0])
 
     @cached_property
-    def _work(self) -> NDArray[np.int64]:
+    def work(self) -> NDArray[np.int64]:
         """Counts to be made for each row."""
         of_pair = np.repeat(np.diff(self._indptr), np.diff(self._indptr))
         return np.bincount(self._indices, weights=of_pair, minlength=self.items).astype(np.int64)

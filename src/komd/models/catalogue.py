@@ -18,7 +18,7 @@ from komd.interactions.ids import Ids
 from komd.interactions.interactions import Interactions
 from komd.models.histories import Histories
 
-__all__ = ["Catalogue", "OnUnknown"]
+__all__ = ["Catalogue", "OnUnknown", "by_popularity", "inverse"]
 
 OnUnknown: TypeAlias = Literal["error", "skip"]
 
@@ -38,19 +38,15 @@ class Catalogue:
     @staticmethod
     def of(data: Interactions) -> Catalogue:
         """The catalogue of a data set."""
-        popularity = data.popularity
-        order = np.lexsort((np.arange(len(popularity)), -popularity)).astype(np.int32)
-        inside = np.empty_like(order)
-        inside[order] = np.arange(len(order), dtype=np.int32)
+        order = by_popularity(data.popularity)
+        inside = inverse(order)
         rows = _sorted_rows(data.indptr, inside[data.indices], len(order))
         return Catalogue(data.users, data.items, order, rows.known())
 
     @cached_property
     def inside(self) -> NDArray[np.int32]:
         """The inverse of `order`: from outside numbers to inside ones."""
-        out = np.empty_like(self.order)
-        out[self.order] = np.arange(len(self.order), dtype=np.int32)
-        return out
+        return inverse(self.order)
 
     @cached_property
     def popularity(self) -> NDArray[np.float64]:
@@ -86,6 +82,18 @@ class Catalogue:
         indptr = np.zeros(len(data.users) + 1, np.int64)
         np.cumsum(np.bincount(rows, minlength=len(data.users)), out=indptr[1:])
         return _sorted_rows(indptr, numbers[known], len(self.order)), int((~known).sum())
+
+
+def by_popularity(popularity: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Outside numbers in the order of the inside ones: falling popularity, equal ones as they stand."""
+    return np.lexsort((np.arange(len(popularity)), -popularity)).astype(np.int32)
+
+
+def inverse(order: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The permutation that undoes this one."""
+    out = np.empty_like(order)
+    out[order] = np.arange(len(order), dtype=np.int32)
+    return out
 
 
 def _sorted_rows(indptr: NDArray[np.int64], indices: NDArray[np.int32], columns: int) -> Histories:

@@ -19,7 +19,7 @@ from komd.kernels.plan import STORAGES, Plan, plan
 from komd.kernels.recipe import Recipe
 from komd.kernels.streamed import StreamedMatrix
 from komd.models.catalogue import Catalogue
-from komd.models.histories import Histories
+from komd.models.histories import Histories, well_formed
 from komd.models.itembased import ItemBased, Neighbourhood
 from komd.models.parameters import one_of
 from komd.models.ranking import Question, Ranked
@@ -152,17 +152,7 @@ def _turned_over(arrays: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int32]] 
     indptr: Any = arrays["item_indptr"]
     users: Any = arrays["item_users"]
     people, pairs = len(arrays["history_indptr"]) - 1, len(arrays["history_indices"])
-    fits = (
-        indptr.dtype == np.int64
-        and users.dtype == np.int32
-        and indptr.shape == (len(arrays["order"]) + 1,)
-        and users.shape == (pairs,)
-        and indptr[0] == 0
-        and indptr[-1] == pairs
-        and bool((np.diff(indptr) >= 0).all())
-        and (pairs == 0 or (users.min() >= 0 and users.max() < people))
-    )
-    if not fits:
+    if len(users) != pairs or not well_formed(indptr, users, len(arrays["order"]), people):
         raise ModelFileError("the saved arrays do not belong together; save the model again")
     return indptr, users
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Histories"]
+__all__ = ["Histories", "well_formed"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,3 +58,16 @@ class Histories:
     def known(self) -> Histories:
         """The same rows, known to be all the people of the training data in their order."""
         return replace(self, users=np.arange(len(self), dtype=np.int32))
+
+
+def well_formed(indptr: NDArray[np.generic], indices: NDArray[np.generic], rows: int, columns: int) -> bool:
+    """Whether these are compressed rows of such a matrix: compiled code trusts its indices."""
+    return bool(
+        indptr.dtype == np.int64
+        and indices.dtype == np.int32
+        and indptr.shape == (rows + 1,)
+        and indptr[0] == 0
+        and indptr[-1] == len(indices)
+        and (np.diff(indptr) >= 0).all()
+        and (indices.size == 0 or (indices.min() >= 0 and indices.max() < columns))
+    )

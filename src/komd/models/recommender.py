@@ -19,7 +19,7 @@ from komd.errors import FallbackWarning, InputError, ModelFileError
 from komd.interactions.ids import Ids
 from komd.interactions.interactions import Interactions
 from komd.models.catalogue import Catalogue, OnUnknown
-from komd.models.histories import Histories
+from komd.models.histories import Histories, well_formed
 from komd.models.parameters import Parameters, one_of
 from komd.models.ranking import Question, Ranked, rank_block, users_per_block
 from komd.models.recommendations import Explanation, Recommendations
@@ -346,13 +346,9 @@ def _matching(arrays: Arrays, ids: dict[str, pa.Array]) -> None:
     indptr, indices, order = arrays["history_indptr"], arrays["history_indices"], arrays["order"]
     fits = (
         order.shape == (m,)
-        and indptr.shape == (n + 1,)
-        and order.dtype == indices.dtype == np.int32
-        and indptr.dtype == np.int64
-        and indptr[0] == 0
-        and indptr[-1] == len(indices)
-        and bool((np.diff(indptr) >= 0).all())
-        and all(a.size == 0 or (a.min() >= 0 and a.max() < m) for a in (indices, order))
+        and order.dtype == np.int32
+        and (order.size == 0 or bool(order.min() >= 0 and order.max() < m))
+        and well_formed(indptr, indices, n, m)
     )
     if not fits:
         raise ModelFileError("the saved arrays do not belong together; save the model again")

@@ -31,7 +31,7 @@ __all__ = ["rank_streamed", "room_for"]
 
 _LEAST_ROOM = 96 << 20  # bytes to work with, whatever the budget: less would take for ever
 _STRIP_SHARE, _PEOPLE_SHARE = 0.3, 0.5  # of that room
-_LARGEST_STRIP = 1 << 31  # bytes; more makes nothing faster
+_LARGEST_STRIP = 1 << 31  # bytes; more makes hardly anything faster
 _TOGETHER = 256  # people whom a thread works through in one go
 
 

@@ -6,17 +6,17 @@ import tempfile
 from pathlib import Path
 from typing import Any, Self
 
-from pyspark import SparkContext, keyword_only
+from pyspark import keyword_only
 from pyspark.ml.base import Estimator
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from komd.errors import InputError
 from komd.models.counted import FromCounts
 from komd.models.recommender import Recommender
 from komd.models.registry import model_from_text
-from komd.spark.folder import check_executors
+from komd.spark.folder import check_executors, context_of
 from komd.spark.gather import catalogue_of
 from komd.spark.learn import learn
 from komd.spark.model import KomdRecommenderModel
@@ -95,17 +95,6 @@ class KomdRecommender(Columns, Estimator[Any], DefaultParamsReadable, DefaultPar
             model, folder, memory=memory, types=(columns["user"].dataType, columns["item"].dataType)
         )
         return fitted._set(userCol=self._user, itemCol=self._item, predictionCol=self.getOrDefault(self.predictionCol))
-
-
-def context_of(session: SparkSession) -> SparkContext:
-    """The context of a session; Spark Connect has none."""
-    try:
-        return session.sparkContext
-    except Exception as error:
-        raise InputError(
-            "komd.spark needs a classic Spark session, not Spark Connect: it ships the model's files to executors; "
-            "build the session with .master(...) instead of .remote(...)"
-        ) from error
 
 
 def _text(model: object) -> str:

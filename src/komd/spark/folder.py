@@ -13,11 +13,12 @@ from pathlib import Path
 
 from pyspark import SparkContext, SparkFiles
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from komd import store
 from komd.errors import InputError, ModelFileError
 
-__all__ = ["Folder", "check_executors", "ship"]
+__all__ = ["Folder", "check_executors", "context_of", "ship"]
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,17 @@ def _stage() -> Path:
     path = Path(tempfile.mkdtemp(prefix="komd-spark-"))
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     return path
+
+
+def context_of(session: SparkSession) -> SparkContext:
+    """The context of a session; Spark Connect has none."""
+    try:
+        return session.sparkContext
+    except Exception as error:
+        raise InputError(
+            "komd.spark needs a classic Spark session, not Spark Connect: it ships the model's files to executors; "
+            "build the session with .master(...) instead of .remote(...)"
+        ) from error
 
 
 def check_executors(context: SparkContext, folder: Folder | None = None) -> None:

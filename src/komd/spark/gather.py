@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from komd.errors import InputError
 from komd.interactions.encode import encode
 from komd.interactions.ids import Ids
-from komd.models.catalogue import Catalogue
+from komd.models.catalogue import Catalogue, by_popularity, inverse
 from komd.models.histories import Histories
 from komd.spark.parameters import chosen
 
@@ -32,9 +32,7 @@ def catalogue_of(frame: DataFrame, user: str, item: str) -> Catalogue:
         counts = pairs.groupBy("item").count().join(item_numbers, "item").select("item_number", "count").toArrow()
         popularity = np.zeros(len(items), np.int64)
         popularity[counts["item_number"].to_numpy()] = counts["count"].to_numpy()
-        order = np.lexsort((np.arange(len(items)), -popularity)).astype(np.int32)
-        inside = np.empty_like(order)
-        inside[order] = np.arange(len(order), dtype=np.int32)
+        order = by_popularity(popularity)
         rows = (
             pairs.join(item_numbers, "item")
             .join(user_numbers, "user")
@@ -42,7 +40,7 @@ def catalogue_of(frame: DataFrame, user: str, item: str) -> Catalogue:
             .repartitionByRange("user_number")
             .sortWithinPartitions("user_number")
         )
-        histories = _grouped(rows, inside, len(users), int(popularity.sum()))
+        histories = _grouped(rows, inverse(order), len(users), int(popularity.sum()))
         for numbers in (user_numbers, item_numbers):
             numbers.unpersist()
     finally:

@@ -19,7 +19,7 @@ from komd.errors import InputError
 from komd.models.counted import FromCounts
 from komd.models.parameters import one_of, whole
 from komd.models.registry import load
-from komd.spark.folder import Folder, check_executors, ship
+from komd.spark.folder import Folder, check_executors, context_of, ship
 from komd.spark.parameters import Columns, chosen
 
 __all__ = ["KomdRecommenderModel", "UnknownIdsWarning"]
@@ -69,7 +69,7 @@ class KomdRecommenderModel(Columns, Model):
         model = load(path)
         if not isinstance(model, FromCounts):
             raise InputError(f"on Spark run CFKOMD, ECFOMD, MSDW and RP3Beta; {path} holds {type(model).__name__}")
-        fitted = cls(model, ship(spark.sparkContext, Path(path), shared=shared), memory=memory)
+        fitted = cls(model, ship(context_of(spark), Path(path), shared=shared), memory=memory)
         return fitted._set(userCol=userCol, itemCol=itemCol)
 
     def save(self, path: str | Path) -> None:
@@ -138,7 +138,7 @@ class KomdRecommenderModel(Columns, Model):
     def _transform(self, dataset: DataFrame) -> DataFrame:
         """The frame with the score of each of its pairs; not a number where the user or the item is unknown."""
         chosen(dataset, user=self._user, item=self._item)
-        check_executors(self._session.sparkContext, self._folder)
+        check_executors(context_of(self._session), self._folder)
         name = str(self.getOrDefault(self.predictionCol))
         if name in dataset.columns:
             raise InputError(f"the frame has a column {name!r} already; choose another predictionCol")
@@ -177,7 +177,7 @@ class KomdRecommenderModel(Columns, Model):
 
         whole("n", n, 1)
         one_of("format", format, ("nested", "long"))
-        context = self._session.sparkContext
+        context = context_of(self._session)
         check_executors(context, self._folder)
         candidates = None
         if items is not None or exclude is not None:
