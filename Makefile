@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.komd-installed
 
-.PHONY: demo test check bench bench-msd bench-scale bench-spark experiments screenshots format clean
+.PHONY: demo test check bench bench-msd bench-scale bench-filter bench-spark experiments screenshots format clean
 
 demo: $(STAMP)  ## generate a catalogue, fit, compare, recommend, explain
 	$(BIN)/komd demo
@@ -25,6 +25,9 @@ bench-msd: $(STAMP)  ## the experiment at the size of the Million Song Dataset, 
 
 bench-scale: $(STAMP)  ## how time and memory grow as users, items and activity double; the same page
 	$(BIN)/python -m benchmarks.scale
+
+bench-filter: $(STAMP)  ## what filters cost: eigenvectors beside Lanczos, scoring beside K unfiltered; the same page
+	$(BIN)/python -m benchmarks.filter
 
 bench-spark: $(STAMP)  ## komd on Spark beside Spark's ALS; needs Java; writes docs/scale.md
 	$(BIN)/python -m benchmarks.spark

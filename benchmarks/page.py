@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks import page_movielens, page_msd, page_scale
+from benchmarks import page_filter, page_movielens, page_msd, page_scale
 from benchmarks.measure import ROOT
 
 __all__ = ["write"]
 
 _HEAD = """# Performance
 
-Written by `make bench`, `make bench-msd` and `make bench-scale`; the figures of each section come from one run of its
-command, in which the peers it names ran as well, on the same machine.
+Written by `make bench`, `make bench-msd`, `make bench-scale` and `make bench-filter`; the figures of each section come
+from one run of its command, in which the peers it names ran as well, on the same machine.
 """
 _SECTIONS = {
     "msd": ("msd.json", page_msd.section),
     "kills": ("kills.json", page_msd.kills),
     "scale": ("scale.json", page_scale.section),
+    "filter": ("filter.json", page_filter.section),
     "movielens": ("results.json", page_movielens.section),
 }
 

@@ -73,11 +73,12 @@ Written by `python -m experiments.scale` from `benchmarks/msd.json` (`make bench
 
 For lists of everybody from a saved model: `komd recommend plays.komd --spark spark://host:7077 --n 10 -o RECS`.
 
-- **Spark's executors (Java)** drop repetitions, put ids in order and number them, count, and group pairs by user.
+- **Spark's executors (Java)** bring the rows of each user together, users ascending, and find the distinct items.
+- **Python workers** number the items of their partition, drop repetitions and pack what is left. Later they map the
+  model's folder (one copy a node, in the page cache) and rank the people of their partition, one thread each. Where a
+  streamed kernel is not linear they also make its sums, by blocks of items.
 - **The driver** gets the ids and, a partition at a time, the pairs as packed arrays; writes the model folder; makes K
   where it fits there.
-- **Python workers** map the folder (one copy a node, in the page cache) and rank the people of their partition, one
-  thread each. Where a streamed kernel is not linear they also make its sums, by blocks of items.
 
 A person's list depends on their history and the folder only: partitions, retries and lost executors change nothing.
 Where K is held every worker maps the same file. Where it is streamed every task reads all of K once, so there are as
@@ -108,7 +109,8 @@ def _beside_als(spark: dict[str, Any]) -> str:
     words = f"""{spark["machine"]}. A standalone cluster of two workers with one core each on loopback, one session.
     Half of what a fifth of the users chose is hidden (`komd.split.folds`, rng 0, first fold); the 100 best of everybody
     are listed, and measured for that fifth. ALS is implicit, rank 64, 10 iterations, otherwise as it comes; its own
-    lists hold what people have already, and that is left out for the measures. Seconds:"""
+    lists hold what people have already, and that is left out for the measures. Fitting begins with reading the same
+    Parquet files. Spark's ALS found no native BLAS and used Java's. Seconds:"""
     table = markdown(["data", "", "fit", "recommend all", "both", "recall@20", "nDCG@100"], rows)
     return "\n".join(["\n## Beside Spark's ALS\n", _wrapped(words), table, _wrapped(" ".join(ratios))])
 

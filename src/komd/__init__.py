@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from komd import datasets, kernels, sparsity
     from komd.errors import (
         FallbackWarning,
+        FilterWarning,
         InputError,
         KomdError,
         ModelFileError,
@@ -62,6 +63,7 @@ _HOME = {
     "Evaluation": "komd.evaluation.evaluate",
     "Explanation": "komd.models.recommendations",
     "FallbackWarning": "komd.errors",
+    "FilterWarning": "komd.errors",
     "InputError": "komd.errors",
     "Interactions": "komd.interactions.interactions",
     "KomdError": "komd.errors",
@@ -107,6 +109,7 @@ __all__ = [
     "Evaluation",
     "Explanation",
     "FallbackWarning",
+    "FilterWarning",
     "InputError",
     "Interactions",
     "KomdError",

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 __all__ = [
     "FallbackWarning",
+    "FilterWarning",
     "InputError",
     "KomdError",
     "ModelFileError",
@@ -42,6 +43,10 @@ class ModelFileError(KomdError):
 
 class FallbackWarning(UserWarning):
     """Some people were served by popularity because they have no history."""
+
+
+class FilterWarning(UserWarning):
+    """A filter of low rank that is a rough one: eigenvalues were left out that are large beside `ridge`."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -26,6 +26,8 @@ VARIANTS = {
         {"kernel": "jaccard", "regularization": 0.0},
         {"user_damping": 0.5, "popularity": 0.2, "negatives_weight": 0.5},
         {"kernel": "linear", "user_damping": 0.5, "popularity": 0.1, "ridge": 3.0, "negatives_weight": 0.0},
+        {"user_damping": 0.5, "ridge": 30.0, "rank": 12, "storage": "sparse"},
+        {"popularity": 0.2, "ridge": 30.0, "rank": 12, "storage": "streamed"},
     ],
     "CFOMD": [{}, {"kernel": "tanimoto", "regularization_negatives": 0.1}],
     # Learned by gradient steps: enough of them for data this small.

@@ -138,9 +138,6 @@ def test_what_fits_and_what_does_not():
     assert spectral.ridge_precision(10_000, 10_000, "1GB") is np.float32
     with pytest.raises(InputError, match=r"10,000 items is dense: 482 MB at least .1.36 GB.*the budget is 450 MB"):
         spectral.ridge_precision(10_000, 10_000, "450MB")
-    data = komd.generate(users=500, items=2000, activity=8, rng=0)
-    with pytest.raises(InputError, match=r"filtered kernel between 2,000 items is dense.*ridge=None"):
-        komd.CFKOMD(ridge=1.0).fit(data, memory="10MB")
 
 
 def test_single_precision_where_memory_is_short_gives_the_same_lists(small):
@@ -158,7 +155,6 @@ def test_single_precision_where_memory_is_short_gives_the_same_lists(small):
         ({"popularity": "much"}, "popularity must be a number >= 0, got 'much'"),
         ({"ridge": 0}, "ridge must be > 0, got 0"),
         ({"negatives_weight": float("nan")}, "negatives_weight must be a number >= 0, got nan"),
-        ({"ridge": 1, "storage": "sparse"}, "a filtered kernel is dense: with ridge= storage must be None or 'dense'"),
     ],
 )
 def test_refusals(words, message):

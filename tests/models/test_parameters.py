@@ -48,6 +48,7 @@ def test_get_and_set():
         "user_damping": 0.0,
         "popularity": 0.0,
         "ridge": None,
+        "rank": None,
         "negatives_weight": 1.0,
         "storage": None,
     }

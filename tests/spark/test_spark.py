@@ -90,7 +90,9 @@ def test_some_users_and_the_unknown_ones_are_counted(spark, frame, data):
     assert_same(flat(found), komd.ECFOMD().fit(data).recommend(wanted, n=5))
     only = [data.items[k] for k in range(40)]
     limits = {"items": only, "exclude": only[:3]}
-    found = fitted.recommendForUserSubset(asked.limit(2), 5, format="long", excludeSeen=False, **limits)
+    found = fitted.recommendForUserSubset(
+        asked.where(asked.user.isin(wanted)), 5, format="long", excludeSeen=False, **limits
+    )
     expected = komd.ECFOMD().fit(data).recommend(wanted, n=5, exclude_seen=False, **limits)
     assert_same(flat(found), expected)
 

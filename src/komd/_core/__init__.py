@@ -19,6 +19,7 @@ imports Numba.
     csr.py        sorting, transposing and thinning of compressed rows
     gram.py       how many users chose both i and j, for a block of items i
     gathered.py   what people need of rows of K that are counted and forgotten
+    lowrank.py    what a filter of low rank takes from scores and entries; products with blocks of vectors
     strips.py     K in strips of columns, counted and scored; fused.py all that is done with one
     solve.py      the weights of one person: a convex problem on the simplex (two simplexes for CF-OMD)
     descent.py    SLIM's regressions of each item on all others, by coordinate descent

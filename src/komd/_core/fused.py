@@ -25,6 +25,7 @@ def use_strip(
     indices: np.ndarray,
     weights: np.ndarray,
     offsets: np.ndarray,
+    taken: np.ndarray,
     exclude_seen: bool,
     seen: np.ndarray,
     candidates: np.ndarray,
@@ -41,8 +42,9 @@ def use_strip(
 ) -> None:
     """Score a strip for each person, leave out what they have, merge into their best, and count pairs won.
 
-    People without history are scored by `popularity`. Lists of length 0 and an empty `target_indptr` are not asked for.
-    `scores` is scratch, one row as long as the strip is wide. The parts are `_core/strips.py`, `topn.py`, `ranks.py`.
+    `taken` is what a filtered matrix takes from the scores, or empty. People without history are scored by
+    `popularity`. Lists of length 0 and an empty `target_indptr` are not asked for. `scores` is scratch, one row as long
+    as the strip is wide. The parts are `_core/strips.py`, `topn.py`, `ranks.py`.
     """
     measured = target_indptr.shape[0] > 0
     for u in range(indptr.shape[0] - 1):
@@ -51,6 +53,9 @@ def use_strip(
             scores[0] = popularity
         else:
             score_strip(row_of, places, columns, values, S, row, indices, weights, offsets[u : u + 1], scores)
+            if taken.shape[0] > 0:
+                for j in range(taken.shape[1]):
+                    scores[0, j] -= taken[u, j]
         if exclude_seen:
             veil_strip(row, indices, first, seen[u : u + 1], scores)
         if best_items.shape[1] > 0:

@@ -7,7 +7,7 @@ import numpy as np
 from komd._core.compile import compiled, inner
 from komd._core.simplex import EASY_STEPS, ROUNDS, move_weight, solve_shrinking, worst_pair
 
-__all__ = ["gather_row", "solve_gathered", "solve_users"]
+__all__ = ["gather_row", "gather_squares", "solve_gathered", "solve_users"]
 
 
 @compiled
@@ -60,6 +60,25 @@ def gather_row(
                 high = middle
         out[y] = values[low] if low < end and indices[low] == wanted else np.float32(0.0)
     return _total(out[:m_u])
+
+
+@compiled
+def gather_squares(
+    dense: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    history_indptr: np.ndarray,
+    history: np.ndarray,
+    starts: np.ndarray,
+    blocks: np.ndarray,
+) -> None:
+    """K between each user's own items, row by row from `starts[u]` of `blocks`."""
+    for u in range(history_indptr.shape[0] - 1):
+        h = history[history_indptr[u] : history_indptr[u + 1]]
+        for i in range(h.shape[0]):
+            at = starts[u] + i * h.shape[0]
+            gather_row(dense, indptr, indices, values, h, i, blocks[at : at + h.shape[0]])
 
 
 @inner

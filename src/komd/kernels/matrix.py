@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from komd.errors import ModelFileError
 
-__all__ = ["DenseMatrix", "ItemMatrix", "SparseMatrix"]
+__all__ = ["DenseMatrix", "ItemMatrix", "SparseMatrix", "Truncation"]
 
 _NO_ROWS = np.zeros((0, 0), np.float32)
 _NO_POINTERS = np.zeros(1, np.int64)
@@ -18,10 +18,42 @@ _NO_INDICES = np.zeros(0, np.int32)
 _NO_VALUES = np.zeros(0, np.float32)
 
 
+@dataclass(frozen=True)
+class Truncation:
+    """How good a filter of low rank is: how many eigenvalues were kept, the least of them, and the error of an entry.
+
+    The error is a bound, beside a mean diagonal of 1, provided that no eigenvalue left out exceeds `last`.
+    """
+
+    rank: int
+    last: float
+    error: float
+
+    def __str__(self) -> str:
+        return f"filter of rank {self.rank}, eigenvalues down to {self.last:.3g}, entries within {self.error:.2g}"
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """The array to save; `from_arrays` takes it back."""
+        return {"truncation": np.array([self.rank, self.last, self.error])}
+
+    @staticmethod
+    def from_arrays(arrays: dict[str, NDArray[np.generic]]) -> Truncation | None:
+        """What was saved, if anything was."""
+        if "truncation" not in arrays:
+            return None
+        facts = arrays["truncation"]
+        if facts.shape != (3,) or facts.dtype != np.float64:
+            raise ModelFileError("what was saved of the filter is not three numbers; save the model again")
+        rank, last, error = facts.tolist()
+        return Truncation(int(rank), last, error)
+
+
 class ItemMatrix(ABC):
     """M[i, j], float32: what item i, being in a history, says for item j."""
 
     storage: str
+    truncation: Truncation | None = None
+    """Of a filter of low rank."""
 
     @property
     @abstractmethod
@@ -67,7 +99,7 @@ class ItemMatrix(ABC):
             matrix = arrays["matrix"]
             if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype != np.float32:
                 raise ModelFileError("the saved matrix is not a square of float32; save the model again")
-            return DenseMatrix(matrix)  # type: ignore[arg-type]
+            return DenseMatrix(matrix, Truncation.from_arrays(arrays))  # type: ignore[arg-type]
         indptr, indices, values = (arrays[f"matrix_{name}"] for name in ("indptr", "indices", "values"))
         if indptr.dtype != np.int64 or indices.dtype != np.int32 or values.dtype != np.float32:
             raise ModelFileError("the saved sparse matrix has arrays of other types; save the model again")
@@ -85,6 +117,7 @@ class DenseMatrix(ItemMatrix):
     """Every entry."""
 
     values: NDArray[np.float32]
+    truncation: Truncation | None = None
     storage = "dense"
 
     @property
@@ -112,7 +145,7 @@ class DenseMatrix(ItemMatrix):
         return out
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        return {"matrix": self.values}
+        return {"matrix": self.values} | (self.truncation.arrays() if self.truncation else {})
 
     def compiled_form(
         self,

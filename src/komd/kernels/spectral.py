@@ -36,7 +36,7 @@ def ridge_precision(items: int, chosen: int, memory: str | int | None = None) ->
     raise InputError(
         f"a filtered kernel between {items:,} items is dense: {readable(result + strips // 2)} at least "
         f"({readable(result + copy + strips)} in double precision), and the budget is {readable(room)}; raise memory=, "
-        "leave out the rarest items, or use ridge=None"
+        "leave out the rarest items, or use a filter of low rank (rank=256)"
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -250,6 +251,12 @@ class StreamedMatrix(ItemMatrix):
             last = int(np.searchsorted(full, done + room, side="right"))
             edges.append(min(max(last, first + 1), first + WIDEST, self.items))
         return list(pairwise(edges))
+
+    def scaled(self, factor: float) -> StreamedMatrix:
+        """The same matrix with every entry multiplied by this."""
+        scale = np.ones(self.items) if self.recipe.scale is None else self.recipe.scale
+        recipe = replace(self.recipe, scale=scale * np.sqrt(factor))
+        return StreamedMatrix(recipe, self._indptr, self._indices, self.by_item)
 
     def prepare(self) -> None:
         """Turn the interactions over to items now, which the first reading would do."""

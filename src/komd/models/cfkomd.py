@@ -13,18 +13,22 @@ from komd import threads as pool
 from komd.errors import InputError, SolverError
 from komd.interactions.interactions import Interactions
 from komd.kernels.dot_product import Kernel, kernel_named
+from komd.kernels.eigen import VECTORS, leading
+from komd.kernels.filtered import FilteredMatrix, filter_truncated
 from komd.kernels.matrix import DenseMatrix, ItemMatrix
 from komd.kernels.spectral import filter_ridge, ridge_precision
+from komd.memory import budget
 from komd.models.catalogue import Catalogue
 from komd.models.counted import FromCounts, storage_word
 from komd.models.histories import Histories
-from komd.models.parameters import at_least, one_of
+from komd.models.parameters import at_least, one_of, whole
 
-__all__ = ["CFKOMD", "Solution", "stretched"]
+__all__ = ["CFKOMD", "RANK", "Solution", "stretched"]
 
 _SOLVED_TOGETHER = 256  # people whose problems a thread solves in one go
 _WELL_KNOWN = 30  # people an item, on average, from which a filter pays
 _FILTERED = 20_000  # items up to which it takes minutes at most
+RANK = 256  # of a filter that is too large to be exact
 _GATHERED = 4096  # longest history whose K_u is gathered whole: 134 MB of scratch a thread
 
 
@@ -82,13 +86,18 @@ class CFKOMD(FromCounts):
         more often: better at the top of a list, at some cost in AUC where data are sparse.
     ridge
         μ > 0: K becomes K (K + μI)⁻¹, which keeps what is common to many items from drowning the rest; smaller is
-        stronger. None: no filter. A filtered K is dense, and costs some m³ operations to make.
+        stronger. None: no filter. The exact filter is dense, and costs some m³ operations to make.
+    rank
+        How many eigenvectors a filter of low rank is made of, instead of the exact one: K stays as sparse as it was, or
+        streamed, and a product of narrow matrices is taken away. What that leaves out is bounded, and the bound is
+        shown with the model (`repr`); a FilterWarning says where it is loose. None: the exact filter where it fits the
+        memory, else 256.
     negatives_weight
         θ >= 0: how much the items not chosen count, in the problem (θq) and in the score; 1 is the paper, 0 leaves them
         out.
     storage
         How to hold K: "dense", "sparse", "streamed" (never held: computed again in strips whenever it is read), or None
-        for what is fastest within the memory budget. With `ridge` it is dense.
+        for what is fastest within the memory budget. The exact filter is "dense"; for others the filter is of low rank.
 
     Before the filter and after it K is scaled to a mean diagonal of 1 (over items that somebody chose), so that
     `regularization` and `ridge` mean the same whatever the other stages are.
@@ -114,6 +123,7 @@ class CFKOMD(FromCounts):
         user_damping: float = 0.0,
         popularity: float = 0.0,
         ridge: float | None = None,
+        rank: int | None = None,
         negatives_weight: float = 1.0,
         storage: str | None = None,
     ) -> None:
@@ -125,12 +135,10 @@ class CFKOMD(FromCounts):
         at_least("popularity", popularity, 0)
         if ridge is not None:
             at_least("ridge", ridge, 0, open_end=True)
+        if rank is not None:
+            whole("rank", rank, 1)
         at_least("negatives_weight", negatives_weight, 0)
         storage_word(storage)
-        if ridge is not None and storage not in (None, "dense"):
-            raise InputError(
-                f"a filtered kernel is dense: with ridge= storage must be None or 'dense', got {storage!r}"
-            )
         self.kernel = kernel
         self.regularization = regularization
         self.negatives = negatives
@@ -138,6 +146,7 @@ class CFKOMD(FromCounts):
         self.user_damping = user_damping
         self.popularity = popularity
         self.ridge = ridge
+        self.rank = rank
         self.negatives_weight = negatives_weight
         self.storage = storage
 
@@ -179,11 +188,30 @@ class CFKOMD(FromCounts):
             K = self._counted(catalogue, threads, memory)
             return K, K.sums()
         chosen = int(np.count_nonzero(catalogue.popularity))
-        precision = ridge_precision(len(catalogue.order), chosen, memory)
-        K = self._counted(catalogue, threads, memory, storage="dense")
-        assert isinstance(K, DenseMatrix)
-        filter_ridge(K, float(self.ridge), precision=precision, threads=threads)
-        return K, K.sums()
+        precision = self._exact_filter(len(catalogue.order), chosen, memory)
+        if precision is not None:
+            K = self._counted(catalogue, threads, memory, storage="dense")
+            assert isinstance(K, DenseMatrix)
+            filter_ridge(K, float(self.ridge), precision=precision, threads=threads)
+            return K, K.sums()
+        rank = int(self.rank or RANK)
+        beside = budget(memory) - int(VECTORS * 4 * rank * len(catalogue.order))
+        K = self._counted(catalogue, threads, max(beside, 1))
+        F = filter_truncated(K, leading(K, rank, chosen, threads=threads), float(self.ridge), chosen, threads=threads)
+        return F, F.sums()
+
+    def _exact_filter(
+        self, items: int, chosen: int, memory: str | int | None
+    ) -> type[np.float32] | type[np.float64] | None:
+        """The precision of the exact filter, or None if it is to be one of low rank."""
+        if self.rank is not None or self.storage not in (None, "dense"):
+            return None
+        try:
+            return ridge_precision(items, chosen, memory)
+        except InputError:
+            if self.storage == "dense":
+                raise
+            return None
 
     def _counting(self, rows: Histories, items: int) -> tuple[Kernel, dict[str, Any]]:
         options: dict[str, Any] = {}
@@ -203,6 +231,8 @@ class CFKOMD(FromCounts):
 
         if self._matrix.storage == "streamed":
             return self._at_hand(histories)._solve(histories)
+        if isinstance(self._matrix, FilteredMatrix):
+            return self._solve_filtered(self._matrix, histories)
         weights = np.empty(len(histories.indices))
         offsets = np.empty(len(histories))
         gaps = np.empty(len(histories))
@@ -227,6 +257,17 @@ class CFKOMD(FromCounts):
         self._refuse(unsolved, gaps)
         return weights, offsets, gaps
 
+    def _solve_filtered(
+        self, matrix: FilteredMatrix, histories: Histories
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        pieces = pool.even_blocks(histories.lengths**2 + 1, _GATHERED**2)
+        found = []
+        for a, b in pieces:
+            some = histories.block(a, b)
+            found.append(self._solve_gathered(some, *matrix.squares(some.indptr, some.indices), 1))
+        weights, offsets, gaps = (np.concatenate([np.zeros(0), *each]) for each in zip(*found, strict=True))
+        return weights, offsets, gaps
+
     @property
     def _theta(self) -> float:
         # Negative zero where negatives do not count: −b S is +0 then, and nobody is shown a score of −0.
@@ -237,6 +278,13 @@ class CFKOMD(FromCounts):
     def _weigh_gathered(
         self, people: Histories, blocks: NDArray[np.float32], starts: NDArray[np.int64], threads: int | None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        weights, offsets, _ = self._solve_gathered(people, blocks, starts, threads)
+        return weights, offsets
+
+    def _solve_gathered(
+        self, people: Histories, blocks: NDArray[np.float32], starts: NDArray[np.int64], threads: int | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """As `_solve`, where the matrix between everybody's own items has been gathered."""
         from komd._core.solve import solve_gathered
 
         weights, offsets, gaps = np.empty(len(people.indices)), np.empty(len(people)), np.empty(len(people))
@@ -265,7 +313,7 @@ class CFKOMD(FromCounts):
 
         pieces = pool.blocks(len(people), _SOLVED_TOGETHER)
         self._refuse(sum(pool.run(solve, pieces, threads=threads)), gaps)
-        return weights, offsets
+        return weights, offsets, gaps
 
     def _refuse(self, unsolved: int, gaps: NDArray[np.float64]) -> None:
         if unsolved:

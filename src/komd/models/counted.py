@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from komd.errors import ModelFileError
 from komd.kernels.density import sampled_density
 from komd.kernels.dot_product import Kernel
+from komd.kernels.filtered import FilteredMatrix
 from komd.kernels.gram import kernel_matrix
-from komd.kernels.matrix import ItemMatrix
+from komd.kernels.matrix import ItemMatrix, SparseMatrix, Truncation
 from komd.kernels.plan import STORAGES, Plan, plan
 from komd.kernels.recipe import Recipe
 from komd.kernels.streamed import StreamedMatrix
@@ -24,10 +25,11 @@ from komd.models.itembased import ItemBased, Neighbourhood
 from komd.models.parameters import one_of
 from komd.models.ranking import Question, Ranked
 from komd.models.recommender import Arrays
-from komd.models.streaming import rank_streamed, room_for
+from komd.models.streaming import is_streamed, rank_streamed, room_for
 
 __all__ = ["CountedNeighbourhood", "FromCounts", "storage_word"]
 
+_SHARED = 16  # people scored together at least, to whom the low-rank part of a filter is read once
 _AT_HAND = 0.3  # of the room: rows of a streamed matrix that may be held at once for a short request
 
 
@@ -84,7 +86,7 @@ class FromCounts(ItemBased):
         catalogue = self.catalogue
         if self._held is None:
             matrix = self._matrix
-            if isinstance(matrix, StreamedMatrix):
+            if matrix.storage == "streamed":
                 popularity = catalogue.popularity.astype(np.int64)
                 self._held = plan(popularity, catalogue.histories.lengths, storage="streamed")
             else:
@@ -93,11 +95,18 @@ class FromCounts(ItemBased):
         return self._held
 
     def __repr__(self) -> str:
-        return self.text if self._catalogue is None else f"{self.text}  # {self.held}"
+        if self._catalogue is None:
+            return self.text
+        rough = f"; {self._matrix.truncation}" if self._matrix.truncation else ""
+        return f"{self.text}  # {self.held}{rough}"
+
+    def _users_per_block(self) -> int:
+        usual = super()._users_per_block()
+        return max(_SHARED, usual) if isinstance(self._matrix, FilteredMatrix) else usual
 
     def _at_hand(self, histories: Histories) -> Self:
         """This model with the rows that these people need in memory."""
-        if not isinstance(self._matrix, StreamedMatrix):
+        if not is_streamed(self._matrix):
             return self
         near = copy.copy(self)
         near._matrix = self._matrix.rows(np.unique(histories.indices))
@@ -123,7 +132,7 @@ class FromCounts(ItemBased):
         label: str = "",
     ) -> Iterator[Ranked]:
         matrix = self._matrix
-        if not isinstance(matrix, StreamedMatrix):
+        if not is_streamed(matrix):
             return super()._ranked(rows, question, threads=threads, memory=memory, label=label)
         needed = int(matrix.row_bounds(np.unique(rows.indices)).sum())
         if 8 * needed <= _AT_HAND * room_for(memory):
@@ -143,6 +152,21 @@ class FromCounts(ItemBased):
             recipe = Recipe.of(kernel, rows.indptr, rows.indices, m, **options)
             self._matrix = StreamedMatrix(recipe, rows.indptr, rows.indices, _turned_over(arrays))
             self._S = arrays["S"]  # type: ignore[assignment]
+        if "filter" in arrays:
+            self._matrix = _with_filter(self._matrix, arrays)
+
+
+def _with_filter(base: ItemMatrix, arrays: Arrays) -> FilteredMatrix:
+    """The matrix with the low-rank part that was saved."""
+    W: Any = arrays["filter"]
+    scale: Any = arrays["filter_scale"]
+    truncation = Truncation.from_arrays(arrays)
+    fits = W.dtype == np.float32 and W.ndim == 2 and len(W) == base.items and scale.shape == (1,) and scale[0] > 0
+    if not fits or truncation is None or not isinstance(base, (SparseMatrix, StreamedMatrix)):
+        raise ModelFileError("the saved filter is not one of these items; save the model again")
+    if isinstance(base, StreamedMatrix):  # counted from the recipe of K; a sparse one was saved as it is
+        base = base.scaled(float(scale[0]))
+    return FilteredMatrix(base, W, truncation, float(scale[0]))
 
 
 def _turned_over(arrays: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd.errors import ModelFileError
+from komd.kernels.filtered import FilteredMatrix
 from komd.kernels.matrix import ItemMatrix
 from komd.models.catalogue import Catalogue
 from komd.models.histories import Histories
@@ -47,12 +48,16 @@ class ItemBased(Recommender):
         from komd._core.score import score_dense, score_sparse
 
         weights, offsets = self._weigh(histories)
-        dense, indptr, indices, values = self._matrix.compiled_form()
+        filtered = self._matrix if isinstance(self._matrix, FilteredMatrix) else None
+        dense, indptr, indices, values = (filtered.base if filtered else self._matrix).compiled_form()
         people = (histories.indptr, histories.indices, weights, offsets, scores)
         if self._matrix.storage == "dense":
             score_dense(dense, self._S, *people)
         else:
             score_sparse(indptr, indices, values, self._S, *people)
+        if filtered:
+            standing = filtered.projected(histories.indptr, histories.indices, weights)
+            scores -= filtered.taken(standing, 0, filtered.items)
 
     def _explain(
         self, history: Histories, item: int

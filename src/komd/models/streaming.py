@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
+from komd.kernels.filtered import FilteredMatrix
+from komd.kernels.matrix import ItemMatrix
 from komd.kernels.streamed import StreamedMatrix
 from komd.kernels.strips import Strip
 from komd.memory import budget, resident
@@ -27,7 +29,9 @@ from komd.progress import progress
 if TYPE_CHECKING:
     from komd.models.counted import FromCounts
 
-__all__ = ["rank_streamed", "room_for"]
+__all__ = ["is_streamed", "rank_streamed", "room_for"]
+
+Streamed = StreamedMatrix | FilteredMatrix
 
 _LEAST_ROOM = 96 << 20  # bytes to work with, whatever the budget: less would take for ever
 _STRIP_SHARE, _PEOPLE_SHARE = 0.3, 0.5  # of that room
@@ -40,9 +44,14 @@ def room_for(memory: str | int | None) -> int:
     return max(_LEAST_ROOM, budget(memory) - (resident() if memory is not None else 0))
 
 
+def is_streamed(matrix: ItemMatrix) -> TypeGuard[Streamed]:
+    """Whether a matrix is one to be read in strips."""
+    return matrix.storage == "streamed"
+
+
 def rank_streamed(
     model: FromCounts,
-    matrix: StreamedMatrix,
+    matrix: Streamed,
     rows: Histories,
     question: Question,
     *,
@@ -55,7 +64,8 @@ def rank_streamed(
     room = room_for(memory)
     tested = question.targets.lengths if question.targets is not None else np.zeros(len(rows), np.int64)
     kept = rows.lengths if model._needs_squares else np.zeros(len(rows), np.int64)
-    sizes = 4 * rows.lengths * (kept + tested) + 12 * min(question.n, len(question.candidates)) + 64
+    standing = 4 * matrix.W.shape[1] if isinstance(matrix, FilteredMatrix) else 0
+    sizes = 4 * rows.lengths * (kept + tested) + 12 * min(question.n, len(question.candidates)) + standing + 64
     groups = pool.even_blocks(sizes.astype(np.int64), max(1, int(_PEOPLE_SHARE * room)))
     strip_room = min(int(_STRIP_SHARE * room), _LARGEST_STRIP)
     with progress(label, len(rows)) as advance:
@@ -69,7 +79,7 @@ class _Group:
     def __init__(
         self,
         model: FromCounts,
-        matrix: StreamedMatrix,
+        matrix: Streamed,
         people: Histories,
         question: Question,
         first: int,
@@ -80,6 +90,7 @@ class _Group:
         targets = question.targets
         self._targets = targets.block(first, first + len(people)) if targets is not None else None
         self._popular = model.catalogue.popularity
+        self._standing = np.zeros((len(people), 0), np.float32)  # among the factors of a filter
         self._weights, self._offsets, self._tested = self._first_pass()
 
     def _first_pass(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
@@ -99,6 +110,9 @@ class _Group:
             weights, offsets = model._weigh_gathered(people, blocks, starts, self._threads)
         else:
             weights, offsets = model._weigh(people)
+        filtered = self._matrix if isinstance(self._matrix, FilteredMatrix) else None
+        if filtered:
+            self._standing = filtered.projected(people.indptr, people.indices, weights)
         if targets is None:
             return weights, offsets, np.zeros(0)
         tested = np.empty(len(targets.indices))
@@ -114,6 +128,8 @@ class _Group:
             targets.indices,
             tested,
         )
+        if filtered:
+            filtered.take_targets(self._standing, targets.indptr, targets.indices, tested)
         owner = np.repeat(np.arange(len(people)), targets.lengths)
         without = (people.lengths == 0)[owner]
         tested[without] = self._popular[targets.indices[without]]
@@ -154,6 +170,9 @@ class _Group:
         a, b = block
         first, last = strip.first, strip.last
         low, high = np.searchsorted(question.candidates, [first, last])
+        taken = np.zeros((0, 0), np.float32)
+        if isinstance(self._matrix, FilteredMatrix):
+            taken = self._matrix.taken(self._standing[a:b], first, last)
         use_strip(
             strip.row_of,
             strip.places,
@@ -166,6 +185,7 @@ class _Group:
             self._people.indices,
             self._weights,
             self._offsets[a:b],
+            taken,
             question.exclude_seen,
             seen[a:b],
             question.candidates[low:high],

@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from komd.interactions.encode import encode
+from komd.interactions.ids import Ids
 from komd.memory import budget
 from komd.models.histories import Histories
 from komd.models.ranking import Question, Ranked
@@ -19,7 +21,7 @@ from komd.models.recommender import Recommender
 from komd.models.registry import load
 from komd.spark.folder import Folder
 
-__all__ = ["Asked", "known_people", "row_sums", "scored_pairs", "strangers"]
+__all__ = ["Asked", "known_people", "packed", "row_sums", "scored_pairs", "strangers"]
 
 _PEOPLE = 2_048  # whose lists are handed to Spark together
 _held: dict[str, Recommender] = {}
@@ -89,6 +91,31 @@ def scored_pairs(
             here = (place >= a) & (place < a + block)
             out[known[here]] = scores[place[here] - a, what[known[here]]]
         yield pa.RecordBatch.from_arrays([*batch.columns, pa.array(out)], schema=schema)
+
+
+def packed(items: pa.Array, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """All rows of some users as one: how many there were, and their ids, lengths and items' numbers as bytes."""
+    import pyarrow.compute as pc
+
+    whole = [batch for batch in batches if batch.num_rows]
+    if not whole:
+        return
+    users, chosen = (pa.chunked_array([batch.column(k) for batch in whole]) for k in (0, 1))
+    counts = [len(users), users.null_count, chosen.null_count]
+    if users.null_count or chosen.null_count:  # refused by the driver, which needs the numbers only
+        there = pc.and_(pc.is_valid(users), pc.is_valid(chosen))
+        users, chosen = users.filter(there), chosen.filter(there)
+    ids, owner = encode(users, noun="user")
+    keys = np.unique(owner.astype(np.int64) << 32 | Ids(items, noun="item").find(chosen).astype(np.int64))
+    lengths = np.bincount(keys >> 32, minlength=len(ids)).astype(np.int32)
+    sink = pa.BufferOutputStream()
+    table = pa.table({"id": ids.values})
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    blobs = [sink.getvalue().to_pybytes(), lengths.tobytes(), (keys & 0xFFFFFFFF).astype(np.int32).tobytes()]
+    numbers = [pa.array([number], pa.int64()) for number in (*counts, len(keys))]
+    names = ["rows", "no_user", "no_item", "pairs", "ids", "lengths", "items"]
+    yield pa.RecordBatch.from_arrays([*numbers, *(pa.array([blob], pa.large_binary()) for blob in blobs)], names)
 
 
 def row_sums(folder: Folder, blocks: Iterator[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:

@@ -148,7 +148,8 @@ class Search:
 
     def _built(self, places: Places, trial: Any) -> Asked:
         chosen = {choice.name: choice.values[place] for choice, place in zip(self._choices, places, strict=True)}
-        model = self._base.clone().set_params(**chosen)
+        idle = {"rank"} if chosen.get("ridge", 0.0) is None else set()  # it says nothing where there is no filter
+        model = self._base.clone().set_params(**{name: value for name, value in chosen.items() if name not in idle})
         return Asked(model, {name: str(value) for name, value in chosen.items()}, places, trial)
 
     def _replay(self, trial: Trial) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +16,11 @@ from komd.evaluation.metrics import parse_metrics
 from komd.interactions import split
 from komd.interactions.arguments import is_count
 from komd.interactions.interactions import Interactions
+from komd.kernels.eigen import PRODUCTS
+from komd.kernels.expectation import saturating_density
 from komd.kernels.spectral import ridge_precision
 from komd.memory import budget as memory_budget
+from komd.models.cfkomd import RANK
 from komd.models.recommender import Recommender
 from komd.models.registry import model_from_text
 from komd.tuning.notebook import Notebook
@@ -29,7 +33,8 @@ __all__ = ["tune"]
 
 _INNER = 6  # sets the inner folds' random numbers apart from those of `komd.split.folds` with the same seed
 _CACHE = 0.4  # of the memory budget, for matrices kept between trials, all rounds together
-_OPERATIONS = 2e10  # of a filter, a second, at the least
+_OPERATIONS = 2e10  # of an exact filter, a second, at the least
+_SPARSE_OPERATIONS = 2e9  # of products of a sparse K with vectors
 _LONGEST = 0.1  # of the budget, for one filter: where it takes longer there is no time to search over it
 
 
@@ -106,7 +111,7 @@ def tune(
     if held_out is not None:
         _refuse_leak(interactions, Interactions.of(held_out))
     tell = say or (lambda line: None)
-    choices = _affordable(choices, interactions, limit, memory, tell)
+    choices = _affordable(base, choices, interactions, limit, memory, tell)
     question = {
         "model": base.text,
         "metric": str(wanted[0]),
@@ -205,23 +210,30 @@ def _refuse_leak(data: Interactions, held_out: Interactions) -> None:
 
 
 def _affordable(
+    base: Any,
     choices: tuple[Choice, ...],
     data: Interactions,
     limit: float,
     memory: str | int | None,
     tell: Callable[[str], None],
 ) -> tuple[Choice, ...]:
-    """The choices without filters where these do not fit the memory or the time."""
-    chosen = int(np.count_nonzero(data.popularity))
-    needed = float(chosen) ** 3 / _OPERATIONS
+    """The choices with filters of low rank, or without any, where the exact ones do not fit the memory or the time."""
     if not any(choice.name == "ridge" for choice in choices):
         return choices
-    try:
-        ridge_precision(data.shape[1], chosen, memory)
-        reason = f"one would take about {needed:.0f} s" if needed > _LONGEST * limit else ""
-    except InputError as error:
-        reason = str(error)
-    if not reason:
+    chosen = int(np.count_nonzero(data.popularity))
+    exact = float(chosen) ** 3 / _OPERATIONS
+    low = saturating_density(data.popularity, data.activity) * float(chosen) ** 2 * RANK * PRODUCTS / _SPARSE_OPERATIONS
+    if base.rank is None:
+        try:
+            ridge_precision(data.shape[1], chosen, memory)
+        except InputError:
+            exact = math.inf
+        if exact <= _LONGEST * limit:
+            return choices
+    if low <= _LONGEST * limit:
+        if base.rank is None:
+            tell(f"filters are of rank {RANK}: an exact one does not fit the memory, or the time")
+            return (*choices, Choice("rank", (RANK,)))
         return choices
-    tell(f"no filters are tried: {reason}")
+    tell(f"no filters are tried: the eigenvectors for one would take about {low:.0f} s")
     return tuple(Choice(choice.name, (None,)) if choice.name == "ridge" else choice for choice in choices)

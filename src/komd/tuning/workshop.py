@@ -1,15 +1,16 @@
 """Where settings are tried: one round of inner folds, and what its trials have in common.
 
 Most of a trial's time goes into the item-item matrix. CF-KOMD's is made in stages, so each stage is kept while there is
-room: the kernel of the weighted counts for each kernel and γ, and the stretched and filtered matrix for each β and μ.
-A change of λ or θ alone then costs a ranking of the test users and no more.
+room: the kernel of the weighted counts for each kernel and γ, the stretched matrix for each β (and its eigenvectors,
+where filters are of low rank), and the filtered one for each μ. A change of λ or θ alone then costs a ranking of the
+test users and no more.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +19,20 @@ from komd import threads as pool
 from komd.errors import SolverError
 from komd.evaluation.evaluate import evaluate
 from komd.interactions.interactions import Interactions
+from komd.kernels.eigen import Spectrum, leading
+from komd.kernels.filtered import filter_truncated
 from komd.kernels.matrix import DenseMatrix, ItemMatrix, SparseMatrix
-from komd.kernels.spectral import filter_ridge, ridge_precision
+from komd.kernels.spectral import filter_ridge
 from komd.models.catalogue import Catalogue
-from komd.models.cfkomd import CFKOMD, stretched
+from komd.models.cfkomd import CFKOMD, RANK, stretched
 from komd.models.recommender import Recommender
 
 __all__ = ["Workshop"]
 
 _ROWS = 256
+
+Kept = TypeVar("Kept")
+Made = tuple[ItemMatrix, NDArray[np.float64]]
 
 
 class Workshop:
@@ -49,7 +55,7 @@ class Workshop:
         self.train, self.test, self.metric = train, test, metric
         self._catalogue = Catalogue.of(train)
         self._room, self._reuse, self._threads, self._memory = room, reuse, threads, memory
-        self._kept: OrderedDict[tuple[Any, ...], tuple[ItemMatrix, NDArray[np.float64]]] = OrderedDict()
+        self._kept: OrderedDict[tuple[Any, ...], tuple[Any, int]] = OrderedDict()  # each with its bytes
 
     def measure(self, model: Recommender) -> float:
         """The metric of an unfitted model on this round."""
@@ -67,36 +73,56 @@ class Workshop:
                 return model
         return model.fit(self.train, threads=self._threads, memory=self._memory)
 
-    def _staged(self, model: CFKOMD) -> tuple[ItemMatrix, NDArray[np.float64]]:
+    def _staged(self, model: CFKOMD) -> Made:
         """K and its sums, as far as they can be had from what is kept."""
-        storage = model.storage if model.ridge is None else "dense"
-        kernel = (type(model), repr(model._kernel()), float(model.user_damping), storage)
-        stages = (*kernel, float(model.popularity), model.ridge)
-        if stages in self._kept:
-            return self._recall(stages, lambda: self._kept[stages])
-        if not model.popularity and model.ridge is None:
-            return self._recall(stages, lambda: self._made(model, storage))
-        plain, _ = self._recall((*kernel, 0.0, None), lambda: self._made(model, storage))
-        if plain.storage == "streamed":
-            return plain, np.zeros(0)
-        return self._recall(stages, lambda: self._changed(model, plain))
-
-    def _made(self, model: CFKOMD, storage: str | None) -> tuple[ItemMatrix, NDArray[np.float64]]:
-        """The kernel of the weighted counts, neither stretched nor filtered."""
+        exact = None
         if model.ridge is not None:
-            ridge_precision(self._catalogue.popularity.size, self._chosen, self._memory)  # refuses before any work
+            exact = model._exact_filter(self._catalogue.popularity.size, self._chosen, self._memory)
+        storage = model.storage if exact is None else "dense"
+        kernel = (type(model), repr(model._kernel()), float(model.user_damping), storage)
+
+        def plain() -> Made:
+            return self._recall((*kernel, 0.0), lambda: self._made(model, storage))
+
+        def stretched() -> Made:
+            if not model.popularity or plain()[0].storage == "streamed":
+                return plain()
+            return self._recall((*kernel, power), lambda: self._with_sums(self._stretched(plain()[0], power)))
+
+        power = float(model.popularity)
+        if model.ridge is None:
+            return stretched()
+        if exact is not None:
+            return self._recall((*kernel, power, model.ridge), lambda: self._filtered(model, plain()[0], exact))
+        matrix, _ = stretched()
+        if matrix.storage == "streamed":
+            return matrix, np.zeros(0)
+        rank = int(model.rank or RANK)
+
+        def filtered() -> Made:
+            spectrum = self._recall(
+                (*kernel, power, "eigenvectors", rank),
+                lambda: leading(matrix, rank, self._chosen, threads=self._threads),
+            )
+            K = DenseMatrix(matrix.values.copy()) if isinstance(matrix, DenseMatrix) else matrix
+            assert model.ridge is not None
+            return self._with_sums(
+                filter_truncated(K, spectrum, float(model.ridge), self._chosen, threads=self._threads)
+            )
+
+        return self._recall((*kernel, power, model.ridge, rank), filtered)
+
+    def _made(self, model: CFKOMD, storage: str | None) -> Made:
+        """The kernel of the weighted counts, neither stretched nor filtered."""
         plain = model.clone()
         # Set past the constructor, which a subclass may have with fewer parameters.
         plain.popularity, plain.ridge, plain.storage = 0.0, None, storage
         plain._learn(self._catalogue, self._threads, self._memory)
         return plain._matrix, plain._S
 
-    def _changed(self, model: CFKOMD, plain: ItemMatrix) -> tuple[ItemMatrix, NDArray[np.float64]]:
-        """The same stretched, then filtered."""
-        if model.ridge is None:
-            K = self._stretched(plain, float(model.popularity))
-            return K, K.sums()
-        double = ridge_precision(plain.items, self._chosen, self._memory)
+    def _filtered(self, model: CFKOMD, plain: ItemMatrix, double: type[np.float32] | type[np.float64]) -> Made:
+        """The same stretched, then filtered exactly."""
+        assert model.ridge is not None
         for precision in (np.float32, double):  # single is twice as fast, and nearly always does
             K = self._stretched(plain, float(model.popularity))
             assert isinstance(K, DenseMatrix)
@@ -107,6 +133,9 @@ class Workshop:
                     raise
                 continue
             break
+        return self._with_sums(K)
+
+    def _with_sums(self, K: ItemMatrix) -> Made:
         return K, K.sums()
 
     def _stretched(self, plain: ItemMatrix, power: float) -> ItemMatrix:
@@ -126,16 +155,16 @@ class Workshop:
             pass
         return DenseMatrix(out)
 
-    def _recall(
-        self, key: tuple[Any, ...], make: Callable[[], tuple[ItemMatrix, NDArray[np.float64]]]
-    ) -> tuple[ItemMatrix, NDArray[np.float64]]:
+    def _recall(self, key: tuple[Any, ...], make: Callable[[], Kept]) -> Kept:
         """What is kept under this key, made now if it is not; what was used longest ago makes room."""
         if key not in self._kept:
-            self._kept[key] = make()
+            made = make()
+            self._kept[key] = (made, made.vectors.nbytes if isinstance(made, Spectrum) else made[0].bytes)  # type: ignore[index]
         self._kept.move_to_end(key)
-        while len(self._kept) > 1 and sum(matrix.bytes for matrix, _ in self._kept.values()) > self._room:
+        while len(self._kept) > 1 and sum(size for _, size in self._kept.values()) > self._room:
             self._kept.popitem(last=False)
-        return self._kept[key]
+        kept: Kept = self._kept[key][0]
+        return kept
 
     @property
     def _chosen(self) -> int:

@@ -1,0 +1,100 @@
+"""Filters of K: what eigenvectors cost beside Lanczos, and what scoring costs beside K unfiltered.
+
+    python -m benchmarks.filter
+
+On generated data of 20,000 items, once with a full K and once with a sparse one. Eigenvectors: ours (block Krylov) and
+SciPy's `eigsh` (Lanczos) on the same sparse matrix. Scoring: the 100 best for the same people, by K as it is, by the
+exact filter or one of low rank where K is dense, and by one of low rank where it stays sparse. Writes
+benchmarks/filter.json and docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+
+import komd
+from benchmarks.measure import ROOT, machine, side_by_side
+from komd.kernels.eigen import leading
+
+ITEMS, RANK, RIDGE, PEOPLE = 20_000, 256, 30.0, 2_000
+SHAPES = {"full": {"users": 60_000, "activity": 50, "tastes": 60}, "sparse": {"users": 6_000, "activity": 20}}
+SMALL = {"users": 6_000, "items": 4_000, "activity": 50, "tastes": 30}
+SETTING = {"user_damping": 0.5, "popularity": 0.2, "regularization": 1.0}
+
+
+def main() -> None:
+    results: dict[str, Any] = {"machine": machine(), "rank": RANK, "ridge": RIDGE, "people": PEOPLE}
+    results["eigenvectors"] = {name: eigenvectors(komd.generate(items=ITEMS, rng=0, **SHAPES[name])) for name in SHAPES}
+    results["scoring"] = {name: scoring(komd.generate(items=ITEMS, rng=0, **SHAPES[name]), {}) for name in SHAPES}
+    results["scoring"]["small"] = scoring(komd.generate(rng=0, **SMALL), {"exact filter": {"ridge": RIDGE}})
+    (ROOT / "benchmarks" / "filter.json").write_text(json.dumps(results, indent=1) + "\n")
+    from benchmarks import page
+
+    page.write()
+    print(json.dumps(results, indent=1))
+
+
+def eigenvectors(data: komd.Interactions) -> dict[str, Any]:
+    """Seconds, products with vectors and passes over K, and how near the eigenvalues are to Lanczos's."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    K: Any = komd.CFKOMD(**SETTING, storage="sparse").fit(data)._matrix
+    chosen = int(np.count_nonzero(data.popularity))
+    leading(K, 4, chosen)  # compiled
+    start = time.perf_counter()
+    found = leading(K, RANK, chosen)
+    ours = time.perf_counter() - start
+    matrix, products = csr_array((K.values, K.indices, K.indptr), shape=(K.items, K.items)), [0]
+
+    def multiply(x: Any) -> Any:
+        products[0] += 1
+        return matrix @ x
+
+    operator = LinearOperator(matrix.shape, matvec=multiply, dtype=np.float32)
+    start = time.perf_counter()
+    values = eigsh(operator, k=RANK, v0=np.ones(K.items, np.float32), tol=1e-3)[0]
+    lanczos = time.perf_counter() - start
+    values = np.sort(values)[::-1]
+    off = np.abs(found.values - values) / values
+    return {
+        "items": K.items,
+        "nonzeros": int(K.nonzeros),
+        "seconds": ours,
+        "lanczos": lanczos,
+        "lanczos_products": products[0],
+        "largest": float(values[0]),
+        "last": float(values[-1]),
+        "off": float(off.max()),
+        "off_upper_half": float(off[: RANK // 2].max()),
+    }
+
+
+def scoring(data: komd.Interactions, more: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Seconds to list everybody asked for, for K held in each way."""
+    settings: dict[str, dict[str, Any]] = {
+        "K as it is": {},
+        **more,
+        "filter of low rank, dense": {"ridge": RIDGE, "rank": RANK, "storage": "dense"},
+        "filter of low rank, sparse": {"ridge": RIDGE, "rank": RANK, "storage": "sparse"},
+    }
+    models = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", komd.FilterWarning)
+        for name, setting in settings.items():
+            models[name] = komd.CFKOMD(**SETTING, **setting).fit(data)
+    people = data.users.take(np.arange(PEOPLE, dtype=np.int32))
+    held = models["K as it is"].held
+    seconds = side_by_side(
+        {name: (lambda model=model: model.recommend(people, n=100)) for name, model in models.items()}, rounds=3
+    )
+    return {"items": data.shape[1], "density": held.density, "storage": held.storage, "seconds": seconds}
+
+
+if __name__ == "__main__":
+    main()
