@@ -76,18 +76,16 @@ def compared(data: komd.Interactions, text: str) -> dict[str, Any]:
             frame = session.read.parquet(source)
             frame.count()
             shape = [*train.shape, train.pairs]
-            out = {
-                "data": shape,
-                "model": text,
-                "spark": _komd(frame, text, Path(folder) / "model"),
-                "als": _als(frame, train, test),
-            }
+            out: dict[str, Any] = {"data": shape, "model": text}
+            out["spark"] = _komd(frame, text, Path(folder) / "model")
+            out["alone"] = _alone(source, text, train, test)  # Spark's processes are there, and wait
+            out["spark"] |= {name: out["alone"][name] for name in METRICS}  # the lists are the same (tests/spark)
+            print(json.dumps(out, indent=1), flush=True)
+            out["als"] = _als(frame, train, test)
             session.stop()
         finally:
             cluster.stop()
-        alone = _alone(source, text, train, test)
-    out["spark"] |= {name: alone[name] for name in METRICS}  # the lists are the same (tests/spark)
-    return out | {"alone": alone}
+    return out
 
 
 def _komd(frame: Any, text: str, shared: Path) -> dict[str, Any]:
@@ -129,7 +127,7 @@ def _als(frame: Any, train: komd.Interactions, test: komd.Interactions) -> dict[
 def _alone(source: str, text: str, train: komd.Interactions, test: komd.Interactions) -> dict[str, Any]:
     komd.model_from_text(text).fit(komd.generate(users=200, items=60, activity=8, rng=0)).recommend(n=3)
     start = time.perf_counter()
-    model = komd.model_from_text(text).fit(komd.read(source), threads=2)
+    model = komd.model_from_text(text).fit(komd.read(f"{source}/*.parquet"), threads=2)
     fit = time.perf_counter() - start
     start = time.perf_counter()
     model.recommend(n=DEPTH, threads=2)

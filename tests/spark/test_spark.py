@@ -26,6 +26,7 @@ MODELS = [
     "CFKOMD(kernel=Polynomial(degree=2, c=1), storage='streamed')",
     "MSDW(alpha=0.15, locality=3, storage='streamed')",
     "RP3Beta(storage='sparse')",
+    "CFKOMD(popularity=0.2, ridge=50, rank=12, storage='streamed')",
 ]
 
 
@@ -77,6 +78,15 @@ def test_partitions_do_not_matter_and_lists_may_be_nested(spark, frame, data):
     assert len(lists) == len(data.users)
     for row in expected:
         assert lists[row["user_id"]][row["rank"] - 1] == (row["item_id"], row["score"])
+
+
+def test_a_frame_that_is_not_the_same_twice(frame):
+    from pyspark.sql import functions as F
+
+    from komd.spark import KomdRecommender
+
+    some = KomdRecommender(model="ECFOMD()").fit(frame.where(F.rand() < 0.3)).komd.catalogue
+    assert len(some.histories.indices) > 0 and (some.popularity > 0).all()
 
 
 def test_some_users_and_the_unknown_ones_are_counted(spark, frame, data):

@@ -214,6 +214,10 @@ SETTINGS = [
     "CFKOMD(user_damping=0.5, ridge=3)",
     "CFKOMD(popularity=0.2, storage='sparse')",
     "CFKOMD(popularity=0.2, storage='streamed')",
+    "CFKOMD(popularity=0.2, ridge=30, rank=20, storage='sparse')",
+    "CFKOMD(popularity=0.2, ridge=50, rank=20, storage='sparse')",
+    "CFKOMD(ridge=30, rank=20)",
+    "CFKOMD(ridge=30, rank=20, storage='streamed')",
     "ECFOMD()",
     "MSDW()",
 ]
@@ -238,11 +242,19 @@ def test_a_change_of_cheap_parameters_makes_no_matrix(inner, monkeypatch):
     train, test = inner
     shop = Workshop(train, test, "auc", room=1 << 30)
     shop.measure(komd.CFKOMD(user_damping=0.5, popularity=0.2, ridge=10))
-    for name in ("_made", "_changed"):
+    for name in ("_made", "_filtered"):
         monkeypatch.setattr(Workshop, name, lambda self, *words: pytest.fail("made again"))
     for choice in SPACES["CFKOMD"]:
         for value in choice.values if choice.cheap else ():
             shop.measure(komd.CFKOMD(user_damping=0.5, popularity=0.2, ridge=10, **{choice.name: value}))
+
+
+def test_another_filter_of_low_rank_needs_no_other_eigenvectors(inner, monkeypatch):
+    train, test = inner
+    shop = Workshop(train, test, "auc", room=1 << 30)
+    shop.measure(komd.CFKOMD(popularity=0.2, ridge=30, rank=20, storage="sparse"))
+    monkeypatch.setattr("komd.tuning.workshop.leading", lambda *words, **more: pytest.fail("found again"))
+    shop.measure(komd.CFKOMD(popularity=0.2, ridge=100, rank=20, storage="sparse"))
 
 
 def test_a_filter_that_single_precision_cannot_do_is_done_in_double(inner, monkeypatch):
@@ -324,10 +336,14 @@ def test_settings_that_fail_are_told_apart(data, monkeypatch):
 def test_filters_that_do_not_fit_are_not_tried(data):
     lines = []
     found = komd.tune("CFKOMD", data, trials=8, rounds=1, memory="600kB", say=lines.append)
-    assert lines[0].startswith("no filters are tried: a filtered kernel between 80 items is dense")
+    assert lines[0] == "filters are of rank 256: an exact one does not fit the memory, or the time"
+    assert any("rank=256" in trial.text for trial in found.trials)
+    assert all(("rank=256" in trial.text) == ("ridge=" in trial.text) for trial in found.trials)
+    found = komd.tune("CFKOMD", data, trials=8, rounds=1, memory="200kB", say=lines.append)
     assert all(trial.params["ridge"] == "None" for trial in found.trials)
-    komd.tune("CFKOMD", data, trials=1, rounds=1, budget=1e-4, say=lines.append)
-    assert "no filters are tried: one would take about 0 s" in lines
+    komd.tune("CFKOMD", data, trials=1, rounds=1, budget=1e-6, say=lines.append)
+    words = "no filters are tried: neither an exact one nor one of low rank fits the memory and the time"
+    assert lines.count(words) == 2
 
 
 @pytest.mark.parametrize(

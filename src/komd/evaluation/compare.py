@@ -137,7 +137,7 @@ def seconds(limit: float | str) -> float:
     >>> seconds("10m"), seconds("1.5 h"), seconds(30)
     (600.0, 5400.0, 30.0)
     """
-    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", str(limit).lower())
+    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)\s*([a-z]*)\s*", str(limit).lower())
     if found is None or found.group(2) not in _UNITS or float(found.group(1)) <= 0:
         raise InputError(f"time_limit must be seconds or a text such as '90s', '10m' or '1.5h', got {limit!r}")
     return float(found.group(1)) * _UNITS[found.group(2)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -22,13 +21,11 @@ from komd.models.catalogue import Catalogue
 from komd.models.counted import FromCounts, storage_word
 from komd.models.histories import Histories
 from komd.models.parameters import at_least, one_of, whole
+from komd.models.stages import RANK, rule, stretched
 
-__all__ = ["CFKOMD", "RANK", "Solution", "stretched"]
+__all__ = ["CFKOMD", "Solution"]
 
 _SOLVED_TOGETHER = 256  # people whose problems a thread solves in one go
-_WELL_KNOWN = 30  # people an item, on average, from which a filter pays
-_FILTERED = 20_000  # items up to which it takes minutes at most
-RANK = 256  # of a filter that is too large to be exact
 _GATHERED = 4096  # longest history whose K_u is gathered whole: 134 MB of scratch a thread
 
 
@@ -169,14 +166,7 @@ class CFKOMD(FromCounts):
         interactions = Interactions.of(data)
         if interactions.pairs == 0:
             raise InputError(f"nothing to learn from: {interactions!r} holds no pair")
-        chosen = int(np.count_nonzero(interactions.popularity))
-        active = int(np.count_nonzero(interactions.activity))
-        if interactions.pairs >= _WELL_KNOWN * chosen and chosen <= _FILTERED:
-            with contextlib.suppress(InputError):
-                ridge_precision(interactions.shape[1], chosen, memory)
-                return cls(regularization=1.0, user_damping=0.5, popularity=0.2, ridge=10.0, negatives_weight=0.25)
-        power = min(0.8, round(2.0 / float(np.sqrt(interactions.pairs / active)), 1))
-        return cls(regularization=2.0, user_damping=0.5, popularity=power)
+        return cls(**rule(interactions, memory))
 
     def _kernel(self) -> Kernel:
         return kernel_named(self.kernel)
@@ -194,7 +184,7 @@ class CFKOMD(FromCounts):
             assert isinstance(K, DenseMatrix)
             filter_ridge(K, float(self.ridge), precision=precision, threads=threads)
             return K, K.sums()
-        rank = int(self.rank or RANK)
+        rank = min(int(self.rank or RANK), chosen)
         beside = budget(memory) - int(VECTORS * 4 * rank * len(catalogue.order))
         K = self._counted(catalogue, threads, max(beside, 1))
         F = filter_truncated(K, leading(K, rank, chosen, threads=threads), float(self.ridge), chosen, threads=threads)
@@ -339,14 +329,3 @@ class CFKOMD(FromCounts):
         shift = offsets[0] if self.negatives == "exact" else 0.0
         items = self.catalogue.item_ids(row.indices).to_pylist()
         return Solution(items, weights - shift, np.ones(len(items), bool), float(gaps[0]))
-
-
-def stretched(popularity: NDArray[np.int64], power: float) -> NDArray[np.float64]:
-    """d_i^β, divided so that the squares of the items that somebody chose have a mean of 1."""
-    chosen = popularity > 0
-    # Relative to the most popular item: no power overflows.
-    relative = np.maximum(popularity, 1) / max(int(popularity.max(initial=1)), 1)
-    scale: NDArray[np.float64] = np.maximum(relative**power, 1e-100)
-    mean = float((scale[chosen] ** 2).mean()) if chosen.any() else 1.0
-    scale /= np.sqrt(mean)
-    return scale

@@ -16,13 +16,13 @@ from komd.evaluation.metrics import parse_metrics
 from komd.interactions import split
 from komd.interactions.arguments import is_count
 from komd.interactions.interactions import Interactions
-from komd.kernels.eigen import PRODUCTS
+from komd.kernels.eigen import PRODUCTS, VECTORS
 from komd.kernels.expectation import saturating_density
 from komd.kernels.spectral import ridge_precision
 from komd.memory import budget as memory_budget
-from komd.models.cfkomd import RANK
 from komd.models.recommender import Recommender
 from komd.models.registry import model_from_text
+from komd.models.stages import RANK
 from komd.tuning.notebook import Notebook
 from komd.tuning.result import Trial, Tuning
 from komd.tuning.search import Search
@@ -222,7 +222,10 @@ def _affordable(
         return choices
     chosen = int(np.count_nonzero(data.popularity))
     exact = float(chosen) ** 3 / _OPERATIONS
-    low = saturating_density(data.popularity, data.activity) * float(chosen) ** 2 * RANK * PRODUCTS / _SPARSE_OPERATIONS
+    rank = min(RANK, chosen)
+    low = saturating_density(data.popularity, data.activity) * float(chosen) ** 2 * rank * PRODUCTS / _SPARSE_OPERATIONS
+    if VECTORS * 4 * rank * data.shape[1] > memory_budget(memory) / 2:
+        low = math.inf
     if base.rank is None:
         try:
             ridge_precision(data.shape[1], chosen, memory)
@@ -235,5 +238,5 @@ def _affordable(
             tell(f"filters are of rank {RANK}: an exact one does not fit the memory, or the time")
             return (*choices, Choice("rank", (RANK,)))
         return choices
-    tell(f"no filters are tried: the eigenvectors for one would take about {low:.0f} s")
+    tell("no filters are tried: neither an exact one nor one of low rank fits the memory and the time")
     return tuple(Choice(choice.name, (None,)) if choice.name == "ridge" else choice for choice in choices)

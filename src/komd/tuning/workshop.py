@@ -24,8 +24,9 @@ from komd.kernels.filtered import filter_truncated
 from komd.kernels.matrix import DenseMatrix, ItemMatrix, SparseMatrix
 from komd.kernels.spectral import filter_ridge
 from komd.models.catalogue import Catalogue
-from komd.models.cfkomd import CFKOMD, RANK, stretched
+from komd.models.cfkomd import CFKOMD
 from komd.models.recommender import Recommender
+from komd.models.stages import RANK, stretched
 
 __all__ = ["Workshop"]
 

@@ -1,0 +1,49 @@
+"""What CF-KOMD's kernel is made of beside counts: how long items are, which filter, and what suits a data set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from komd.errors import InputError
+from komd.interactions.interactions import Interactions
+from komd.kernels.spectral import ridge_precision
+
+__all__ = ["RANK", "rule", "stretched"]
+
+RANK = 256  # of a filter that is too large to be exact
+_WELL_KNOWN = 30  # people an item, on average, from which a filter pays
+_FILTERED = 20_000  # items up to which it takes minutes at most
+
+
+def rule(data: Interactions, memory: str | int | None) -> dict[str, Any]:
+    """The parameters of `CFKOMD.recommended`, which says in words what is done here."""
+    chosen, active = int(np.count_nonzero(data.popularity)), int(np.count_nonzero(data.activity))
+    if data.pairs >= _WELL_KNOWN * chosen and chosen <= _FILTERED:
+        try:
+            ridge_precision(data.shape[1], chosen, memory)
+        except InputError:
+            pass  # there is no room for a filter
+        else:
+            return {
+                "regularization": 1.0,
+                "user_damping": 0.5,
+                "popularity": 0.2,
+                "ridge": 10.0,
+                "negatives_weight": 0.25,
+            }
+    power = min(0.8, round(2.0 / float(np.sqrt(data.pairs / active)), 1))
+    return {"regularization": 2.0, "user_damping": 0.5, "popularity": power}
+
+
+def stretched(popularity: NDArray[np.int64], power: float) -> NDArray[np.float64]:
+    """d_i^β, divided so that the squares of the items that somebody chose have a mean of 1."""
+    chosen = popularity > 0
+    # Relative to the most popular item: no power overflows.
+    relative = np.maximum(popularity, 1) / max(int(popularity.max(initial=1)), 1)
+    scale: NDArray[np.float64] = np.maximum(relative**power, 1e-100)
+    mean = float((scale[chosen] ** 2).mean()) if chosen.any() else 1.0
+    scale /= np.sqrt(mean)
+    return scale
