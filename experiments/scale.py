@@ -121,7 +121,7 @@ def _capped(spark: dict[str, Any]) -> str:
     m = spark["msd"]
     return "\n" + _wrapped(
         f"""Data of the Million Song Dataset's size ({m["data"][0]:,} × {m["data"][1]:,}, text ids of 40 characters)
-        with executors of 3 GB, 1 GB of Java and `memory="2GB"` for the Python worker: fitted in {m["fit"] / 60:.1f}
+        with executors of 3 GB, 1 GB of Java and `memory="1.6GB"` for the Python worker: fitted in {m["fit"] / 60:.1f}
         minutes, {m["people"]:,} users listed to depth {DEPTH} in {m["recommend"] / 60:.1f}. An executor held
         {m["executor_peak"] / 1e9:.2f} GB at most, its Java and its Python together, worker process and mapped pages
         included."""

@@ -64,7 +64,14 @@ class ItemBased(Recommender):
     ) -> tuple[NDArray[np.float64], NDArray[np.float32], NDArray[np.float64], float]:
         weights, offsets = self._weigh(history)
         similarities = self._matrix.entries(history.indices, item)
-        return weights, similarities, weights * similarities, float(-offsets[0] * self._S[item])
+        parts = weights * similarities
+        if isinstance(self._matrix, FilteredMatrix):
+            # A score's sum over the factors is in single precision: what that rounds off goes to the largest part.
+            standing = self._matrix.projected(history.indptr, history.indices, weights)
+            taken = float(self._matrix.taken(standing, item, item + 1)[0, 0])
+            whole = float(weights @ self._matrix.base.entries(history.indices, item)) - taken
+            parts[np.argmax(np.abs(parts))] += whole - parts.sum()
+        return weights, similarities, parts, float(-offsets[0] * self._S[item])
 
     def _similarities(self, item: int) -> NDArray[np.float32]:
         return self._matrix.row(item)
