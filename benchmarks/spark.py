@@ -33,6 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
     parser.add_argument("--users", type=int, default=200_000, help="users of the generated data")
     parser.add_argument("--only", choices=[*MODELS, "msd"], nargs="+", default=[*MODELS, "msd"])
+    parser.add_argument("--model", help="another komd model than the one chosen for the data")
     asked = parser.parse_args()
     file = ROOT / "benchmarks" / "spark.json"
     results: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
@@ -52,7 +53,7 @@ def main() -> None:
             )
             if data is None:
                 continue
-            found = compared(data, MODELS[name])
+            found = compared(data, asked.model or MODELS[name])
         results[name] = found
         file.write_text(json.dumps(results, indent=1) + "\n")
         print(json.dumps({name: found}, indent=1), flush=True)
