@@ -110,8 +110,8 @@ def _beside_als(spark: dict[str, Any]) -> str:
     Half of what a fifth of the users chose is hidden (`komd.split.folds`, rng 0, first fold); the 100 best of everybody
     are listed, and measured for that fifth. ALS is implicit, rank 64, 10 iterations, otherwise as it comes; its own
     lists hold what people have already, and that is left out for the measures. Fitting begins with reading the same
-    Parquet files. Spark's ALS found no native BLAS and used Java's. komd's settings were chosen looking at these folds, ALS's were
-    not chosen: with λ = 0.01 and β = 0, as CF-KOMD comes, nDCG@100 is .446 on the generated data
+    Parquet files. Spark's ALS found no native BLAS and used Java's. komd's settings were chosen looking at these folds,
+    ALS's were not chosen: with λ = 0.01 and β = 0, as CF-KOMD comes, nDCG@100 is .446 on the generated data
     (`--only generated --model "CFKOMD(user_damping=0.5)"`), behind ALS. Seconds:"""
     table = markdown(["data", "", "fit", "recommend all", "both", "recall@20", "nDCG@100"], rows)
     return "\n".join(["\n## Beside Spark's ALS\n", _wrapped(words), table, _wrapped(" ".join(ratios))])
