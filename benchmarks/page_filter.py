@@ -51,9 +51,9 @@ def section(found: dict[str, Any]) -> str:
     lines += [
         "",
         _wrapped(
-            "Where K is held dense as it is, a filter costs nothing more. Where K is sparse a filter, which is not, "
-            "costs several times as much: there it also gains next to nothing ([tuning.md](tuning.md)), and "
-            "`CFKOMD.recommended` leaves it out."
+            "A filter that is held dense, exact or not, costs about as much as K itself; up to 20,000 items that is "
+            "where to be. Beside a sparse K the low-rank part costs a multiply-add for each factor, item and person: "
+            "that is for catalogues whose dense filter does not fit the memory."
         ),
         "",
     ]
