@@ -8,6 +8,7 @@ test users and no more.
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
-from komd.errors import SolverError
+from komd.errors import FilterWarning, SolverError
 from komd.evaluation.evaluate import evaluate
 from komd.interactions.interactions import Interactions
 from komd.kernels.eigen import Spectrum, leading
@@ -67,12 +68,14 @@ class Workshop:
     def fitted(self, model: Recommender) -> Recommender:
         """This model, fitted to what trains."""
         model = model.clone()
-        if self._reuse and isinstance(model, CFKOMD):
-            matrix, S = self._staged(model)
-            if matrix.storage != "streamed":
-                model._matrix, model._S, model._catalogue = matrix, S, self._catalogue
-                return model
-        return model.fit(self.train, threads=self._threads, memory=self._memory)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FilterWarning)  # a search judges rough filters by what they do
+            if self._reuse and isinstance(model, CFKOMD):
+                matrix, S = self._staged(model)
+                if matrix.storage != "streamed":
+                    model._matrix, model._S, model._catalogue = matrix, S, self._catalogue
+                    return model
+            return model.fit(self.train, threads=self._threads, memory=self._memory)
 
     def _staged(self, model: CFKOMD) -> Made:
         """K and its sums, as far as they can be had from what is kept."""
