@@ -106,13 +106,15 @@ def _krylov(
         Y = multiply(K, basis[-1], threads=threads, advance=advance)
         size = float(np.linalg.norm(Y)) / max(1.0, np.sqrt(Y.shape[1]))
         parts = [np.zeros((Q.shape[1], Y.shape[1])) for Q in basis]
-        for _ in range(2):  # once more, for what rounding left
+        room = chosen - sum(Q.shape[1] for Q in basis)
+        coefficients = np.eye(Y.shape[1])
+        for least in (_NOTHING * size, 0.5):  # once more at length 1: what hardly stands out then was rounding
             for k, Q in enumerate(basis):
                 along = _inner(Q, Y, threads, np.float32)
                 Y -= _times(Q, along, threads, np.float32)
-                parts[k] += along
-        room = chosen - sum(Q.shape[1] for Q in basis)
-        Y, coefficients = _orthonormal(Y, threads, least=_NOTHING * size, most=room)
+                parts[k] += along @ coefficients
+            Y, there = _orthonormal(Y, threads, least=least, most=room)
+            coefficients = there @ coefficients
         columns.append([*parts, coefficients])
         if not Y.shape[1]:
             return basis, _assembled(basis, columns), True
