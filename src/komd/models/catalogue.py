@@ -18,7 +18,7 @@ from komd.interactions.ids import Ids
 from komd.interactions.interactions import Interactions
 from komd.models.histories import Histories
 
-__all__ = ["Catalogue", "OnUnknown", "by_popularity", "inverse"]
+__all__ = ["Catalogue", "OnUnknown"]
 
 OnUnknown: TypeAlias = Literal["error", "skip"]
 
@@ -38,15 +38,15 @@ class Catalogue:
     @staticmethod
     def of(data: Interactions) -> Catalogue:
         """The catalogue of a data set."""
-        order = by_popularity(data.popularity)
-        inside = inverse(order)
+        order = np.lexsort((np.arange(len(data.popularity)), -data.popularity)).astype(np.int32)
+        inside = _inverse(order)
         rows = _sorted_rows(data.indptr, inside[data.indices], len(order))
         return Catalogue(data.users, data.items, order, rows.known())
 
     @cached_property
     def inside(self) -> NDArray[np.int32]:
         """The inverse of `order`: from outside numbers to inside ones."""
-        return inverse(self.order)
+        return _inverse(self.order)
 
     @cached_property
     def popularity(self) -> NDArray[np.float64]:
@@ -84,12 +84,7 @@ class Catalogue:
         return _sorted_rows(indptr, numbers[known], len(self.order)), int((~known).sum())
 
 
-def by_popularity(popularity: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Outside numbers in the order of the inside ones: falling popularity, equal ones as they stand."""
-    return np.lexsort((np.arange(len(popularity)), -popularity)).astype(np.int32)
-
-
-def inverse(order: NDArray[np.int32]) -> NDArray[np.int32]:
+def _inverse(order: NDArray[np.int32]) -> NDArray[np.int32]:
     """The permutation that undoes this one."""
     out = np.empty_like(order)
     out[order] = np.arange(len(order), dtype=np.int32)

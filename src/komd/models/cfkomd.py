@@ -250,12 +250,11 @@ class CFKOMD(FromCounts):
     def _solve_filtered(
         self, matrix: FilteredMatrix, histories: Histories
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        pieces = pool.even_blocks(histories.lengths**2 + 1, _GATHERED**2)
-        found = []
-        for a, b in pieces:
+        found = [(np.zeros(0), np.zeros(0), np.zeros(0))]
+        for a, b in pool.even_blocks(histories.lengths**2 + 1, _GATHERED**2):
             some = histories.block(a, b)
             found.append(self._solve_gathered(some, *matrix.squares(some.indptr, some.indices), 1))
-        weights, offsets, gaps = (np.concatenate([np.zeros(0), *each]) for each in zip(*found, strict=True))
+        weights, offsets, gaps = (np.concatenate(each) for each in zip(*found, strict=True))
         return weights, offsets, gaps
 
     @property

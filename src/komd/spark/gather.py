@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,12 @@ def catalogue_of(frame: DataFrame, user: str, item: str) -> Catalogue:
     frame that is read twice may not be the same twice). Then a worker numbers the items, drops repetitions and packs
     what is left, so that only ids and numbers come to the driver.
     """
-    pairs = chosen(frame, user=user, item=item).repartitionByRange("user").persist()
-    try:
+    with ExitStack() as done:  # whatever comes of it, Spark forgets what was kept
+        pairs = chosen(frame, user=user, item=item).repartitionByRange("user").persist()
+        done.callback(pairs.unpersist)
         items = _ascending(pairs.select("item").dropna().distinct().sort("item").toArrow().column(0), "item")
         known = context_of(frame.sparkSession).broadcast(items.values)
+        done.callback(known.destroy)
 
         def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             from komd.spark.work import packed
@@ -41,14 +44,11 @@ def catalogue_of(frame: DataFrame, user: str, item: str) -> Catalogue:
             return packed(known.value, batches)
 
         parts = pairs.mapInArrow(pack, _PACKED).persist()
+        done.callback(parts.unpersist)
         totals: Any = parts.agg(*(F.sum(name) for name in ("rows", "no_user", "no_item", "pairs"))).first()
         rows, no_user, no_item, kept = (int(total or 0) for total in totals)
         _refuse_missing(rows, no_user, no_item, user, item)
         data = _joined(parts, items, kept)
-        parts.unpersist()
-        known.destroy()
-    finally:
-        pairs.unpersist()
     return Catalogue.of(data)
 
 
