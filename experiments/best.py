@@ -21,6 +21,7 @@ import numpy as np
 
 import komd
 from experiments.places import DOCS, WORK, load, markdown
+from komd import threads
 from komd.evaluation.compare import seconds
 from komd.evaluation.significance import LEVEL, compared_with_best
 
@@ -52,7 +53,7 @@ def _tested(
 ) -> dict[str, Any]:
     """One model on one data set; what came of it is written to its file."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    result: dict[str, Any] = {"model": model, "budget": seconds(budget)}
+    result: dict[str, Any] = {"model": model, "budget": seconds(budget), "cores": threads.count()}
     try:
         if model == RULE:
             chosen: Any = komd.CFKOMD.recommended(train)
@@ -117,11 +118,15 @@ def _table(folder: Path, results: list[dict[str, Any]], target: str) -> str:
             f"{marks[at][k]}{r['means'][metric]:.4f}{marks[at][k]}".replace("0.", ".")
             for at, metric in enumerate(METRICS)
         ]
-        effort = f"{r['settings']} in {r['seconds']:.0f} s" if "settings" in r else "a rule, no search"
+        effort = f"{r['settings']} in {r['seconds']:.0f} s on {_cores(r['cores'])}" if "settings" in r else "a rule, no search"
         rows.append([f"`{r['text']}`" + (" (recommended)" if r["model"] == RULE else ""), *cells, effort])
     budget = max(r["budget"] for r in results)
     head = f"{results[0]['users']:,} test users; a budget of {budget:.0f} s for each model's search.\n\n"
     return head + markdown(["model", *METRICS, "settings tried"], rows)
+
+
+def _cores(number: int) -> str:
+    return "one core" if number == 1 else f"{number} cores"
 
 
 HEAD = """# How good it is, every model tuned
