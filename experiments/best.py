@@ -118,7 +118,11 @@ def _table(folder: Path, results: list[dict[str, Any]], target: str) -> str:
             f"{marks[at][k]}{r['means'][metric]:.4f}{marks[at][k]}".replace("0.", ".")
             for at, metric in enumerate(METRICS)
         ]
-        effort = f"{r['settings']} in {r['seconds']:.0f} s on {_cores(r['cores'])}" if "settings" in r else "a rule, no search"
+        effort = (
+            f"{r['settings']} in {r['seconds']:.0f} s on {_cores(r['cores'])}"
+            if "settings" in r
+            else "a rule, no search"
+        )
         rows.append([f"`{r['text']}`" + (" (recommended)" if r["model"] == RULE else ""), *cells, effort])
     budget = max(r["budget"] for r in results)
     head = f"{results[0]['users']:,} test users; a budget of {budget:.0f} s for each model's search.\n\n"

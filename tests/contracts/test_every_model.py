@@ -27,7 +27,8 @@ VARIANTS = {
         {"user_damping": 0.5, "popularity": 0.2, "negatives_weight": 0.5},
         {"kernel": "linear", "user_damping": 0.5, "popularity": 0.1, "ridge": 3.0, "negatives_weight": 0.0},
         {"user_damping": 0.5, "ridge": 30.0, "rank": 12, "storage": "sparse"},
-        {"popularity": 0.2, "ridge": 30.0, "rank": 12, "storage": "streamed"},
+        {"popularity": 0.2, "ridge": 30.0, "rank": 12, "prior": 0.01, "storage": "streamed"},
+        {"user_damping": 0.5, "prior": 0.003, "prior_power": 1.0, "negatives_weight": 0.5, "storage": "sparse"},
     ],
     "CFOMD": [{}, {"kernel": "tanimoto", "regularization_negatives": 0.1}],
     # Learned by gradient steps: enough of them for data this small.

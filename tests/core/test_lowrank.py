@@ -53,21 +53,23 @@ def test_scores_and_targets(seed, items, factors, people):
 
 
 @settings(deadline=None, max_examples=40)
-@given(*sizes, st.integers(0, 3))
-def test_squares(seed, items, factors, people, beside):
+@given(*sizes, st.integers(0, 3), st.integers(0, 2))
+def test_squares(seed, items, factors, people, beside, added):
+    added = min(added, factors)
     rng, W, indptr, indices, rows = some(seed, items, factors, people)
     lengths = np.diff(indptr)
     starts = np.concatenate([[0], np.cumsum(lengths * (lengths + beside))]).astype(np.int64)
     before = rng.standard_normal(starts[-1]).astype(np.float32)
     blocks = before.copy()
-    lowrank.take_squares(W, indptr, indices, starts, *scratch(factors), blocks)
+    lowrank.take_squares(W, added, indptr, indices, starts, *scratch(factors), blocks)
     for u, row in enumerate(rows):
         if not len(row):
             continue
         old, new = (b[starts[u] : starts[u + 1]].reshape(len(row), -1) for b in (before, blocks))
         assert np.array_equal(new[:, len(row) :], old[:, len(row) :])  # what stands beside is left alone
         own = W[row].astype(float)
-        assert np.allclose(new[:, : len(row)], old[:, : len(row)] - own @ own.T, atol=1e-4)
+        signs = np.where(np.arange(factors) < factors - added, 1.0, -1.0)
+        assert np.allclose(new[:, : len(row)], old[:, : len(row)] - (own * signs) @ own.T, atol=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(3))

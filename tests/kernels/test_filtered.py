@@ -13,8 +13,9 @@ import komd
 from komd.errors import FilterWarning, InputError, ModelFileError
 from komd.kernels import eigen
 from komd.kernels.eigen import leading
-from komd.kernels.filtered import FilteredMatrix, filter_truncated, truncation
+from komd.kernels.filtered import filter_truncated, truncation
 from komd.kernels.matrix import DenseMatrix, SparseMatrix
+from komd.kernels.updated import UpdatedMatrix
 
 
 def a_kernel(seed, items, nobody=2):
@@ -49,7 +50,7 @@ def test_it_is_the_exact_filter_within_the_bound_it_states(seed, items, rank, mu
         warnings.simplefilter("always")
         found = filter_truncated(compressed(K), spectrum, mu, items)
     assert bool(said) == (spectrum.last > mu / 2)
-    assert isinstance(found, FilteredMatrix)
+    assert isinstance(found, UpdatedMatrix)
     got, (stated, scale, _) = full(found), truncation(spectrum, mu, items)
     assert found.truncation == stated
     mean = 1 / (mu + spectrum.last) / scale  # the exact filter, scaled alike
@@ -155,7 +156,7 @@ def test_where_the_exact_filter_does_not_fit_it_is_of_low_rank():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FilterWarning)
         model = komd.CFKOMD(ridge=300.0).fit(many, memory="20MB")
-    assert isinstance(model._matrix, FilteredMatrix) and model._matrix.truncation.rank == 256
+    assert isinstance(model._matrix, UpdatedMatrix) and model._matrix.truncation.rank == 256
     with pytest.raises(InputError, match=r"filtered kernel between 2,000 items is dense"):
         komd.CFKOMD(ridge=1.0, storage="dense").fit(many, memory="10MB")
 

@@ -26,7 +26,7 @@ MODELS = [
     "CFKOMD(kernel=Polynomial(degree=2, c=1), storage='streamed')",
     "MSDW(alpha=0.15, locality=3, storage='streamed')",
     "RP3Beta(storage='sparse')",
-    "CFKOMD(popularity=0.2, ridge=50, rank=12, storage='streamed')",
+    "CFKOMD(popularity=0.2, ridge=50, rank=12, prior=0.01, storage='streamed')",
 ]
 
 

@@ -55,7 +55,8 @@ def test_every_model_but_popularity_has_a_space_and_every_value_makes_a_model():
 
 def test_what_a_model_sets_is_kept():
     free = open_choices(komd.CFKOMD(kernel="linear", ridge=7.0))
-    assert [choice.name for choice in free] == ["user_damping", "popularity", "regularization", "negatives_weight"]
+    names = ["user_damping", "popularity", "prior", "prior_power", "regularization", "negatives_weight"]
+    assert [choice.name for choice in free] == names
     with pytest.raises(InputError, match="leaves nothing to tune"):
         open_choices(komd.EASE(regularization=3))
 
@@ -219,6 +220,11 @@ SETTINGS = [
     "CFKOMD(popularity=0.2, ridge=50, rank=20, storage='sparse')",
     "CFKOMD(ridge=30, rank=20)",
     "CFKOMD(ridge=30, rank=20, storage='streamed')",
+    "CFKOMD(prior=0.01)",
+    "CFKOMD(prior=0.01, prior_power=1, regularization=1)",
+    "CFKOMD(prior=0.003, storage='sparse')",
+    "CFKOMD(user_damping=0.5, popularity=0.3, ridge=10, prior=0.01)",
+    "CFKOMD(popularity=0.2, ridge=30, rank=20, prior=0.01, storage='sparse')",
     "ECFOMD()",
     "MSDW()",
 ]
@@ -336,12 +342,23 @@ def test_settings_that_fail_are_told_apart(data, monkeypatch):
         komd.tune("EASE", data, trials=2, rounds=1)
 
 
+def test_a_parameter_that_says_nothing_is_not_varied(data):
+    """Without a prior its power means nothing: one setting, not one for each power."""
+    lines = []
+    rest = {"kernel": "linear", "user_damping": 0.5, "popularity": 0.2, "ridge": 5.0}
+    model = komd.CFKOMD(**rest, regularization=1.0, negatives_weight=0.5)
+    found = komd.tune(model, data, trials=100, rounds=1, say=lines.append)
+    shares, powers = (len(choice.values) for choice in SPACES["CFKOMD"] if choice.name.startswith("prior"))
+    assert len({trial.text for trial in found.trials}) == len(found.trials) == (shares - 1) * powers + 1
+    assert lines[-1] == "every setting has been tried"
+
+
 def test_filters_that_do_not_fit_are_not_tried(data):
     lines = []
     found = komd.tune("CFKOMD", data, trials=8, rounds=1, memory="600kB", say=lines.append)
-    assert lines[0] == "filters are of rank 256: an exact one does not fit the memory, or the time"
-    assert any("rank=256" in trial.text for trial in found.trials)
-    assert all(("rank=256" in trial.text) == ("ridge=" in trial.text) for trial in found.trials)
+    assert lines[0] == "filters are of rank 64 or 256: an exact one does not fit the memory, or the time"
+    assert any("rank=64" in trial.text for trial in found.trials)
+    assert all(("rank=" in trial.text) == ("ridge=" in trial.text) for trial in found.trials)
     found = komd.tune("CFKOMD", data, trials=8, rounds=1, memory="200kB", say=lines.append)
     assert all(trial.params["ridge"] == "None" for trial in found.trials)
     komd.tune("CFKOMD", data, trials=1, rounds=1, budget=1e-6, say=lines.append)

@@ -68,6 +68,7 @@ def take_targets(
 @compiled
 def take_squares(
     W: np.ndarray,
+    added: int,
     indptr: np.ndarray,
     indices: np.ndarray,
     starts: np.ndarray,
@@ -77,6 +78,7 @@ def take_squares(
 ) -> None:
     """Subtract W[i] · W[j] for each person's items i and j, where `blocks` holds the entries between them.
 
+    The last `added` factors are added instead.
     A person's entries stand row by row from `starts[u]`; rows may go on with others, up to the `starts` of the next
     person. Scratch as above.
     """
@@ -90,6 +92,9 @@ def take_squares(
             width = min(tile.shape[1], m_u - start)
             for j in range(width):
                 _turn(W[h[start + j]], tile, j)
+            for k in range(W.shape[1] - added, W.shape[1]):
+                for j in range(width):
+                    tile[k, j] = -tile[k, j]
             for x in range(m_u):
                 _products(W[h[x]], tile, line[:width])
                 at = starts[u] + x * stride + start

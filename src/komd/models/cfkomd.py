@@ -13,15 +13,16 @@ from komd.errors import InputError, SolverError
 from komd.interactions.interactions import Interactions
 from komd.kernels.dot_product import Kernel, kernel_named
 from komd.kernels.eigen import VECTORS, leading
-from komd.kernels.filtered import FilteredMatrix, filter_truncated
+from komd.kernels.filtered import filter_truncated
 from komd.kernels.matrix import DenseMatrix, ItemMatrix
 from komd.kernels.spectral import filter_ridge, ridge_precision
+from komd.kernels.updated import UpdatedMatrix, with_prior
 from komd.memory import budget
 from komd.models.catalogue import Catalogue
 from komd.models.counted import FromCounts, storage_word
 from komd.models.histories import Histories
 from komd.models.parameters import at_least, one_of, whole
-from komd.models.stages import RANK, rule, stretched
+from komd.models.stages import RANK, common, rule, stretched
 
 __all__ = ["CFKOMD", "Solution"]
 
@@ -61,8 +62,8 @@ class CFKOMD(FromCounts):
     one small convex problem with a unique answer (for λ > 0). Nothing depends on a seed.
 
     K is made in stages, each a kernel again (docs/maths.md, "Kernels in stages"): users weighted by a_v^−γ, the cosine
-    of the weighted items, the function `kernel` of it, items stretched by d_i^β, and a filter of the spectrum. The
-    defaults are the paper's: γ = β = 0 and no filter.
+    of the weighted items, the function `kernel` of it, items stretched by d_i^β, a filter of the spectrum, and a prior
+    that all items share. The defaults are the paper's: γ = β = 0, no filter and no prior.
 
     Parameters
     ----------
@@ -89,6 +90,12 @@ class CFKOMD(FromCounts):
         streamed, and a product of narrow matrices is taken away. What that leaves out is bounded, and the bound is
         shown with the model (`repr`); a FilterWarning says where it is loose. None: the exact filter where it fits the
         memory, else 256.
+    prior
+        c >= 0: K becomes K + c p p', p_i = d_i^δ (of mean square 1), δ being `prior_power`: popular items are likely
+        for everybody, also where nothing that a person chose says so. Where data are sparse it orders the many items
+        that share nobody with a history. 0.01 is much already. A sparse K stays as sparse as it was.
+    prior_power
+        δ >= 0, see `prior`.
     negatives_weight
         θ >= 0: how much the items not chosen count, in the problem (θq) and in the score; 1 is the paper, 0 leaves them
         out.
@@ -97,7 +104,7 @@ class CFKOMD(FromCounts):
         for what is fastest within the memory budget. The exact filter is "dense"; for others the filter is of low rank.
 
     Before the filter and after it K is scaled to a mean diagonal of 1 (over items that somebody chose), so that
-    `regularization` and `ridge` mean the same whatever the other stages are.
+    `regularization`, `ridge` and `prior` mean the same whatever the other stages are.
 
     Examples
     --------
@@ -121,6 +128,8 @@ class CFKOMD(FromCounts):
         popularity: float = 0.0,
         ridge: float | None = None,
         rank: int | None = None,
+        prior: float = 0.0,
+        prior_power: float = 0.5,
         negatives_weight: float = 1.0,
         storage: str | None = None,
     ) -> None:
@@ -134,6 +143,8 @@ class CFKOMD(FromCounts):
             at_least("ridge", ridge, 0, open_end=True)
         if rank is not None:
             whole("rank", rank, 1)
+        at_least("prior", prior, 0)
+        at_least("prior_power", prior_power, 0)
         at_least("negatives_weight", negatives_weight, 0)
         storage_word(storage)
         self.kernel = kernel
@@ -144,6 +155,8 @@ class CFKOMD(FromCounts):
         self.popularity = popularity
         self.ridge = ridge
         self.rank = rank
+        self.prior = prior
+        self.prior_power = prior_power
         self.negatives_weight = negatives_weight
         self.storage = storage
 
@@ -174,21 +187,33 @@ class CFKOMD(FromCounts):
     def _build(
         self, catalogue: Catalogue, threads: int | None, memory: str | int | None
     ) -> tuple[ItemMatrix, NDArray[np.float64]]:
-        if self.ridge is None:
-            K = self._counted(catalogue, threads, memory)
-            return K, K.sums()
+        K = (
+            self._counted(catalogue, threads, memory)
+            if self.ridge is None
+            else self._filtered(catalogue, threads, memory)
+        )
+        if self.prior:
+            K = with_prior(K, self._common(catalogue), threads=threads)
+        return K, K.sums()
+
+    def _filtered(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
+        assert self.ridge is not None
         chosen = int(np.count_nonzero(catalogue.popularity))
         precision = self._exact_filter(len(catalogue.order), chosen, memory)
         if precision is not None:
             K = self._counted(catalogue, threads, memory, storage="dense")
             assert isinstance(K, DenseMatrix)
             filter_ridge(K, float(self.ridge), precision=precision, threads=threads)
-            return K, K.sums()
+            return K
         rank = min(int(self.rank or RANK), chosen)
         beside = budget(memory) - int(VECTORS * 4 * rank * len(catalogue.order))
         K = self._counted(catalogue, threads, max(beside, 1))
-        F = filter_truncated(K, leading(K, rank, chosen, threads=threads), float(self.ridge), chosen, threads=threads)
-        return F, F.sums()
+        return filter_truncated(
+            K, leading(K, rank, chosen, threads=threads), float(self.ridge), chosen, threads=threads
+        )
+
+    def _common(self, catalogue: Catalogue) -> NDArray[np.float32]:
+        return common(catalogue.popularity.astype(np.int64), float(self.prior), float(self.prior_power))
 
     def _exact_filter(
         self, items: int, chosen: int, memory: str | int | None
@@ -221,8 +246,8 @@ class CFKOMD(FromCounts):
 
         if self._matrix.storage == "streamed":
             return self._at_hand(histories)._solve(histories)
-        if isinstance(self._matrix, FilteredMatrix):
-            return self._solve_filtered(self._matrix, histories)
+        if isinstance(self._matrix, UpdatedMatrix):
+            return self._solve_updated(self._matrix, histories)
         weights = np.empty(len(histories.indices))
         offsets = np.empty(len(histories))
         gaps = np.empty(len(histories))
@@ -247,8 +272,8 @@ class CFKOMD(FromCounts):
         self._refuse(unsolved, gaps)
         return weights, offsets, gaps
 
-    def _solve_filtered(
-        self, matrix: FilteredMatrix, histories: Histories
+    def _solve_updated(
+        self, matrix: UpdatedMatrix, histories: Histories
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         found = [(np.zeros(0), np.zeros(0), np.zeros(0))]
         for a, b in pool.even_blocks(histories.lengths**2 + 1, _GATHERED**2):

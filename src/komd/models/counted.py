@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from komd.errors import ModelFileError
 from komd.kernels.density import sampled_density
 from komd.kernels.dot_product import Kernel
-from komd.kernels.filtered import FilteredMatrix
 from komd.kernels.gram import kernel_matrix
 from komd.kernels.matrix import ItemMatrix, SparseMatrix, Truncation
 from komd.kernels.plan import STORAGES, Plan, plan
 from komd.kernels.recipe import Recipe
 from komd.kernels.streamed import StreamedMatrix
+from komd.kernels.updated import UpdatedMatrix, with_prior
 from komd.models.catalogue import Catalogue
 from komd.models.histories import Histories, well_formed
 from komd.models.itembased import ItemBased, Neighbourhood
@@ -102,7 +102,7 @@ class FromCounts(ItemBased):
 
     def _users_per_block(self) -> int:
         usual = super()._users_per_block()
-        return max(_SHARED, usual) if isinstance(self._matrix, FilteredMatrix) else usual
+        return max(_SHARED, usual) if isinstance(self._matrix, UpdatedMatrix) else usual
 
     def _at_hand(self, histories: Histories) -> Self:
         """This model with the rows that these people need in memory."""
@@ -154,9 +154,14 @@ class FromCounts(ItemBased):
             self._S = arrays["S"]  # type: ignore[assignment]
         if "filter" in arrays:
             self._matrix = _with_filter(self._matrix, arrays)
+        if "prior" in arrays:
+            prior: Any = arrays["prior"]
+            if prior.dtype != np.float32 or prior.shape != (self._matrix.items,):
+                raise ModelFileError("the saved prior is not one of these items; save the model again")
+            self._matrix = with_prior(self._matrix, prior)
 
 
-def _with_filter(base: ItemMatrix, arrays: Arrays) -> FilteredMatrix:
+def _with_filter(base: ItemMatrix, arrays: Arrays) -> UpdatedMatrix:
     """The matrix with the low-rank part that was saved."""
     W: Any = arrays["filter"]
     scale: Any = arrays["filter_scale"]
@@ -166,7 +171,7 @@ def _with_filter(base: ItemMatrix, arrays: Arrays) -> FilteredMatrix:
         raise ModelFileError("the saved filter is not one of these items; save the model again")
     if isinstance(base, StreamedMatrix):  # counted from the recipe of K; a sparse one was saved as it is
         base = base.scaled(float(scale[0]))
-    return FilteredMatrix(base, W, truncation, float(scale[0]))
+    return UpdatedMatrix(base, W, truncation=truncation, scale=float(scale[0]))
 
 
 def _turned_over(arrays: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:

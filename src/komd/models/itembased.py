@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd.errors import ModelFileError
-from komd.kernels.filtered import FilteredMatrix
 from komd.kernels.matrix import ItemMatrix
+from komd.kernels.updated import UpdatedMatrix
 from komd.models.catalogue import Catalogue
 from komd.models.histories import Histories
 from komd.models.recommender import Arrays, Recommender
@@ -48,16 +48,16 @@ class ItemBased(Recommender):
         from komd._core.score import score_dense, score_sparse
 
         weights, offsets = self._weigh(histories)
-        filtered = self._matrix if isinstance(self._matrix, FilteredMatrix) else None
-        dense, indptr, indices, values = (filtered.base if filtered else self._matrix).compiled_form()
+        updated = self._matrix if isinstance(self._matrix, UpdatedMatrix) else None
+        dense, indptr, indices, values = (updated.base if updated else self._matrix).compiled_form()
         people = (histories.indptr, histories.indices, weights, offsets, scores)
         if self._matrix.storage == "dense":
             score_dense(dense, self._S, *people)
         else:
             score_sparse(indptr, indices, values, self._S, *people)
-        if filtered:
-            standing = filtered.projected(histories.indptr, histories.indices, weights)
-            scores -= filtered.taken(standing, 0, filtered.items)
+        if updated:
+            standing = updated.projected(histories.indptr, histories.indices, weights)
+            scores -= updated.taken(standing, 0, updated.items)
 
     def _explain(
         self, history: Histories, item: int
@@ -65,7 +65,7 @@ class ItemBased(Recommender):
         weights, offsets = self._weigh(history)
         similarities = self._matrix.entries(history.indices, item)
         parts = weights * similarities
-        if isinstance(self._matrix, FilteredMatrix):
+        if isinstance(self._matrix, UpdatedMatrix):
             # A score's sum over the factors is in single precision: what that rounds off goes to the largest part.
             standing = self._matrix.projected(history.indptr, history.indices, weights)
             taken = float(self._matrix.taken(standing, item, item + 1)[0, 0])

@@ -11,7 +11,7 @@ from komd.errors import InputError
 from komd.interactions.interactions import Interactions
 from komd.kernels.spectral import ridge_precision
 
-__all__ = ["RANK", "rule", "stretched"]
+__all__ = ["RANK", "common", "rule", "stretched"]
 
 RANK = 256  # of a filter that is too large to be exact
 _WELL_KNOWN = 30  # people an item, on average, from which a filter pays
@@ -47,3 +47,9 @@ def stretched(popularity: NDArray[np.int64], power: float) -> NDArray[np.float64
     mean = float((scale[chosen] ** 2).mean()) if chosen.any() else 1.0
     scale /= np.sqrt(mean)
     return scale
+
+
+def common(popularity: NDArray[np.int64], share: float, power: float) -> NDArray[np.float32]:
+    """√c d_i^δ, scaled alike: what all items have in common in K + c p p'. Nothing, for items that nobody chose."""
+    out: NDArray[np.float32] = (np.sqrt(share) * stretched(popularity, power) * (popularity > 0)).astype(np.float32)
+    return out

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
-from komd.kernels.filtered import FilteredMatrix
 from komd.kernels.matrix import ItemMatrix
 from komd.kernels.streamed import StreamedMatrix
 from komd.kernels.strips import Strip
+from komd.kernels.updated import UpdatedMatrix
 from komd.memory import budget, resident
 from komd.models.histories import Histories
 from komd.models.ranking import Question, Ranked
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["is_streamed", "rank_streamed", "room_for"]
 
-Streamed = StreamedMatrix | FilteredMatrix
+Streamed = StreamedMatrix | UpdatedMatrix
 
 _LEAST_ROOM = 96 << 20  # bytes to work with, whatever the budget: less would take for ever
 _STRIP_SHARE, _PEOPLE_SHARE = 0.3, 0.5  # of that room
@@ -64,7 +64,7 @@ def rank_streamed(
     room = room_for(memory)
     tested = question.targets.lengths if question.targets is not None else np.zeros(len(rows), np.int64)
     kept = rows.lengths if model._needs_squares else np.zeros(len(rows), np.int64)
-    standing = 4 * matrix.W.shape[1] if isinstance(matrix, FilteredMatrix) else 0
+    standing = 4 * matrix.W.shape[1] if isinstance(matrix, UpdatedMatrix) else 0
     sizes = 4 * rows.lengths * (kept + tested) + 12 * min(question.n, len(question.candidates)) + standing + 64
     groups = pool.even_blocks(sizes.astype(np.int64), max(1, int(_PEOPLE_SHARE * room)))
     strip_room = min(int(_STRIP_SHARE * room), _LARGEST_STRIP)
@@ -110,9 +110,9 @@ class _Group:
             weights, offsets = model._weigh_gathered(people, blocks, starts, self._threads)
         else:
             weights, offsets = model._weigh(people)
-        filtered = self._matrix if isinstance(self._matrix, FilteredMatrix) else None
-        if filtered:
-            self._standing = filtered.projected(people.indptr, people.indices, weights)
+        updated = self._matrix if isinstance(self._matrix, UpdatedMatrix) else None
+        if updated:
+            self._standing = updated.projected(people.indptr, people.indices, weights)
         if targets is None:
             return weights, offsets, np.zeros(0)
         tested = np.empty(len(targets.indices))
@@ -128,8 +128,8 @@ class _Group:
             targets.indices,
             tested,
         )
-        if filtered:
-            filtered.take_targets(self._standing, targets.indptr, targets.indices, tested)
+        if updated:
+            updated.take_targets(self._standing, targets.indptr, targets.indices, tested)
         owner = np.repeat(np.arange(len(people)), targets.lengths)
         without = (people.lengths == 0)[owner]
         tested[without] = self._popular[targets.indices[without]]
@@ -171,7 +171,7 @@ class _Group:
         first, last = strip.first, strip.last
         low, high = np.searchsorted(question.candidates, [first, last])
         taken = np.zeros((0, 0), np.float32)
-        if isinstance(self._matrix, FilteredMatrix):
+        if isinstance(self._matrix, UpdatedMatrix):
             taken = self._matrix.taken(self._standing[a:b], first, last)
         use_strip(
             strip.row_of,

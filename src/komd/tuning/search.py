@@ -13,13 +13,23 @@ from komd.errors import InputError
 from komd.models.cfkomd import CFKOMD
 from komd.models.recommender import Recommender
 from komd.tuning.result import Trial
-from komd.tuning.spaces import Choice
+from komd.tuning.spaces import IDLE, Choice
 
 __all__ = ["Asked", "Search"]
 
 _STARTUP = 10  # settings drawn at random before the estimator takes over
 _REPEATS = 10  # proposals already tried in a row, after which one that is not is drawn
 _GOOD = 0.3  # the share of trials, the best, whose cheap neighbours are worth trying
+
+_USUAL = {"user_damping": 0.5, "regularization": 1.0, "rank": 64}
+_STARTS: tuple[dict[str, Any], ...] = (
+    {"popularity": 0.2, "ridge": 10.0, "negatives_weight": 0.25},
+    {"popularity": 0.2},
+    {"popularity": 0.6},
+    {"popularity": 0.3, "ridge": 10.0, "negatives_weight": 0.5, "prior": 0.003},
+    {"negatives_weight": 0.5, "prior": 0.001, "prior_power": 1.0},
+    {"kernel": "linear", "popularity": 0.2, "ridge": 30.0, "negatives_weight": 0.0},
+)
 
 Places = tuple[int, ...]
 
@@ -59,7 +69,7 @@ class Search:
 
     def ask(self) -> Asked | None:
         """The next setting; None when all have been tried."""
-        if len(self._seen) >= math.prod(len(choice.values) for choice in self._choices):
+        if len(self._seen) >= self._size():
             return None
         while self._waiting:
             places = self._waiting.pop(0)
@@ -67,7 +77,7 @@ class Search:
                 return self._asked(places)
         for _ in range(_REPEATS):
             trial = self._study.ask(self._distributions)
-            places = tuple(int(trial.params[choice.name]) for choice in self._choices)
+            places = self._settled(tuple(int(trial.params[choice.name]) for choice in self._choices))
             if places not in self._seen:
                 return self._built(places, trial)
             known = self._seen[places]
@@ -75,7 +85,7 @@ class Search:
                 trial.report(value, step)
             self._finish(trial, known)
         while True:
-            places = tuple(int(self._random.integers(len(choice.values))) for choice in self._choices)
+            places = self._settled(tuple(int(self._random.integers(len(choice.values))) for choice in self._choices))
             if places not in self._seen:
                 return self._asked(places)
 
@@ -103,32 +113,57 @@ class Search:
     def _spread(self, places: Places, trial: Trial) -> None:
         """Put a setting's neighbours that differ in one cheap parameter in line.
 
-        Done where it is among the best of all and the best of those with the same matrix: so each matrix that is worth
-        it is climbed to its top, at little cost.
+        Done where it is among the best of all and better than all with the same matrix: so each matrix that is worth it
+        is climbed to its top, at little cost.
         """
         done = {p: t.value for p, t in self._seen.items() if t.state == "complete"}
         values = sorted(done.values(), reverse=True)
         if trial.state != "complete" or trial.value < values[int(_GOOD * (len(values) - 1))]:
             return
         dear = [at for at, choice in enumerate(self._choices) if not choice.cheap]
-        if trial.value < max(value for p, value in done.items() if all(p[at] == places[at] for at in dear)):
+        alike = [value for p, value in done.items() if p != places and all(p[at] == places[at] for at in dear)]
+        if trial.value <= max(alike, default=-math.inf):
             return
         for at, choice in enumerate(self._choices):
             for step in (-1, 1) if choice.cheap else ():
                 place = places[at] + step
-                near = (*places[:at], place, *places[at + 1 :])
-                if 0 <= place < len(choice.values) and near not in self._seen and near not in self._waiting:
+                if not 0 <= place < len(choice.values):
+                    continue
+                near = self._settled((*places[:at], place, *places[at + 1 :]))
+                if near not in self._seen and near not in self._waiting:
                     self._waiting.append(near)
+
+    def _idle(self, places: Places) -> list[int]:
+        """Which parameters say nothing here, another being what it is."""
+        at = {choice.name: k for k, choice in enumerate(self._choices)}
+        return [
+            at[name]
+            for name, (other, off) in IDLE.items()
+            if name in at and other in at and self._choices[at[other]].values[places[at[other]]] == off
+        ]
+
+    def _settled(self, places: Places) -> Places:
+        """The same setting with those parameters at their first value, so that it is tried once."""
+        idle = self._idle(places)
+        return tuple(0 if at in idle else place for at, place in enumerate(places))
+
+    def _size(self) -> int:
+        """How many settings there are."""
+        sizes = {choice.name: len(choice.values) for choice in self._choices}
+        total = math.prod(sizes.values())
+        for name, (other, off) in IDLE.items():
+            if name in sizes and any(choice.name == other and off in choice.values for choice in self._choices):
+                both, n, k = sizes[name] * sizes[other], sizes[other], sizes[name]
+                total = total // both * ((n - 1) * k + 1)
+        return total
 
     def _first(self) -> list[Places]:
         """Where to begin: the model as it is, and for CF-KOMD what does well on dense, middling and sparse data."""
         starts: list[dict[str, Any]] = [self._base.get_params()]
         if isinstance(self._base, CFKOMD):
-            for beta, mu, theta in ((0.2, 10.0, 0.25), (0.2, None, 1.0), (0.6, None, 1.0)):
-                stages = {"user_damping": 0.5, "popularity": beta, "ridge": mu, "negatives_weight": theta}
-                starts.append(self._base.get_params() | stages | {"regularization": 1.0})
+            starts += [self._base.get_params() | _USUAL | start for start in _STARTS]
         found = [tuple(self._nearest(choice, start[choice.name]) for choice in self._choices) for start in starts]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(map(self._settled, found)))
 
     def _nearest(self, choice: Choice, value: Any) -> int:
         """The place of the value on the grid, or of the one nearest to it."""
@@ -148,7 +183,7 @@ class Search:
 
     def _built(self, places: Places, trial: Any) -> Asked:
         chosen = {choice.name: choice.values[place] for choice, place in zip(self._choices, places, strict=True)}
-        idle = {"rank"} if chosen.get("ridge", 0.0) is None else set()  # it says nothing where there is no filter
+        idle = {self._choices[at].name for at in self._idle(places)}
         model = self._base.clone().set_params(**{name: value for name, value in chosen.items() if name not in idle})
         return Asked(model, {name: str(value) for name, value in chosen.items()}, places, trial)
 

@@ -9,7 +9,7 @@ from komd.errors import InputError, nearest
 from komd.kernels import Polynomial
 from komd.models.recommender import Recommender
 
-__all__ = ["SPACES", "Choice", "open_choices"]
+__all__ = ["IDLE", "SPACES", "Choice", "open_choices"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ SPACES: dict[str, tuple[Choice, ...]] = {
         Choice("popularity", _steps(0, 1, 11)),
         # Without a filter is the same as with an endless μ: the last of the row.
         Choice("ridge", (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, None)),
+        Choice("prior", (0.0, 0.0003, 0.001, 0.003, 0.01, 0.03), cheap=True),
+        Choice("prior_power", (0.25, 0.5, 1.0), cheap=True),
         _SPREAD,
         Choice("negatives_weight", _steps(0, 1, 5), cheap=True),
     ),
@@ -83,6 +85,9 @@ SPACES: dict[str, tuple[Choice, ...]] = {
     ),
 }
 """Every model that has something to tune."""
+
+IDLE: dict[str, tuple[str, Any]] = {"rank": ("ridge", None), "prior_power": ("prior", 0.0)}
+"""Parameters that say nothing where another has this value."""
 
 
 def open_choices(model: Recommender) -> tuple[Choice, ...]:

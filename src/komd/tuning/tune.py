@@ -35,6 +35,7 @@ _INNER = 6  # sets the inner folds' random numbers apart from those of `komd.spl
 _CACHE = 0.4  # of the memory budget, for matrices kept between trials, all rounds together
 _OPERATIONS = 2e10  # of an exact filter, a second, at the least
 _SPARSE_OPERATIONS = 2e9  # of products of a sparse K with vectors
+_RANKS = (64, RANK)  # of filters, where exact ones do not fit
 _LONGEST = 0.1  # of the budget, for one filter: where it takes longer there is no time to search over it
 
 
@@ -221,22 +222,27 @@ def _affordable(
     if not any(choice.name == "ridge" for choice in choices):
         return choices
     chosen = int(np.count_nonzero(data.popularity))
-    exact = float(chosen) ** 3 / _OPERATIONS
-    rank = min(RANK, chosen)
-    low = saturating_density(data.popularity, data.activity) * float(chosen) ** 2 * rank * PRODUCTS / _SPARSE_OPERATIONS
-    if VECTORS * 4 * rank * data.shape[1] > memory_budget(memory) / 2:
-        low = math.inf
+    full = saturating_density(data.popularity, data.activity) * float(chosen) ** 2
+
+    def fits(rank: int) -> bool:
+        narrow = min(rank, chosen)
+        enough = VECTORS * 4 * narrow * data.shape[1] <= memory_budget(memory) / 2
+        return enough and full * narrow * PRODUCTS / _SPARSE_OPERATIONS <= _LONGEST * limit
+
     if base.rank is None:
         try:
             ridge_precision(data.shape[1], chosen, memory)
         except InputError:
             exact = math.inf
+        else:
+            exact = float(chosen) ** 3 / _OPERATIONS
         if exact <= _LONGEST * limit:
             return choices
-    if low <= _LONGEST * limit:
-        if base.rank is None:
-            tell(f"filters are of rank {RANK}: an exact one does not fit the memory, or the time")
-            return (*choices, Choice("rank", (RANK,)))
+    ranks = tuple(rank for rank in (_RANKS if base.rank is None else (base.rank,)) if fits(rank))
+    if not ranks:
+        tell("no filters are tried: neither an exact one nor one of low rank fits the memory and the time")
+        return tuple(Choice(choice.name, (None,)) if choice.name == "ridge" else choice for choice in choices)
+    if base.rank is not None:
         return choices
-    tell("no filters are tried: neither an exact one nor one of low rank fits the memory and the time")
-    return tuple(Choice(choice.name, (None,)) if choice.name == "ridge" else choice for choice in choices)
+    tell(f"filters are of rank {' or '.join(map(str, ranks))}: an exact one does not fit the memory, or the time")
+    return (*choices, Choice("rank", ranks))

@@ -2,8 +2,8 @@
 
 Most of a trial's time goes into the item-item matrix. CF-KOMD's is made in stages, so each stage is kept while there is
 room: the kernel of the weighted counts for each kernel and γ, the stretched matrix for each β (and its eigenvectors,
-where filters are of low rank), and the filtered one for each μ. A change of λ or θ alone then costs a ranking of the
-test users and no more.
+where filters are of low rank), the filtered one for each μ, and the one with a prior. A change of λ or θ alone then
+costs a ranking of the test users and no more.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from komd.kernels.eigen import Spectrum, leading
 from komd.kernels.filtered import filter_truncated
 from komd.kernels.matrix import DenseMatrix, ItemMatrix, SparseMatrix
 from komd.kernels.spectral import filter_ridge
+from komd.kernels.updated import with_prior
 from komd.models.catalogue import Catalogue
 from komd.models.cfkomd import CFKOMD
 from komd.models.recommender import Recommender
@@ -79,6 +80,19 @@ class Workshop:
 
     def _staged(self, model: CFKOMD) -> Made:
         """K and its sums, as far as they can be had from what is kept."""
+        matrix, S = self._without_prior(model)
+        if not model.prior or matrix.storage == "streamed":
+            return matrix, S
+
+        def made() -> Made:
+            K = DenseMatrix(matrix.values.copy(), matrix.truncation) if isinstance(matrix, DenseMatrix) else matrix
+            return self._with_sums(with_prior(K, model._common(self._catalogue), threads=self._threads))
+
+        filtered = (model.popularity, model.ridge, model.rank, model.storage)
+        key = (type(model), repr(model._kernel()), model.user_damping, *filtered, model.prior, model.prior_power)
+        return self._recall(key, made)
+
+    def _without_prior(self, model: CFKOMD) -> Made:
         exact = None
         if model.ridge is not None:
             exact = model._exact_filter(self._catalogue.popularity.size, self._chosen, self._memory)
@@ -120,7 +134,7 @@ class Workshop:
         """The kernel of the weighted counts, neither stretched nor filtered."""
         plain = model.clone()
         # Set past the constructor, which a subclass may have with fewer parameters.
-        plain.popularity, plain.ridge, plain.storage = 0.0, None, storage
+        plain.popularity, plain.ridge, plain.prior, plain.storage = 0.0, None, 0.0, storage
         plain._learn(self._catalogue, self._threads, self._memory)
         return plain._matrix, plain._S
 
