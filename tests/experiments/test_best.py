@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 import komd
@@ -36,6 +37,9 @@ def test_a_small_run(elsewhere, monkeypatch):
     assert all(t.pairs == train.pairs and h.pairs == test.pairs for _, t, h in seen)
     page = (elsewhere / "accuracy.md").read_text()
     assert "## filmtrust, random half, tuned for ndcg@100" in page and "ml-1m," not in page
+    words = ("best", "first, tied with it", "tied with it", "**behind**")
+    (line,) = [line for line in page.splitlines() if line.startswith("| filmtrust | random | ndcg@100 |")]
+    assert "| EASE |" in line and any(line.endswith(f"| {word} |") for word in words)
     for model in ("CFKOMD", "EASE", "CFKOMD.recommended"):
         kept = json.loads((elsewhere / "best" / "filmtrust-random-ndcg-100" / f"{model}.json").read_text())
         measured = komd.evaluate(komd.model_from_text(kept["text"]).fit(train), test, metrics=["auc"])["auc"].mean
@@ -50,3 +54,15 @@ def test_folders_by_name():
     assert best._named("book-crossing-given-auc") == ("book-crossing", "given", "auc")
     with pytest.raises(ValueError, match="no folder of results"):
         best._named("something")
+
+
+def test_verdicts(tmp_path):
+    noise = np.random.default_rng(0).normal(0, 0.01, 200)
+    for ours, word in ((0.5, "best"), (0.4001, "first, tied with it"), (0.3999, "tied with it"), (0.3, "**behind**")):
+        results = []
+        for model, mean, wobble in (("CFKOMD", ours, 0.0), ("EASE", 0.4, 1.0), ("CFKOMD.recommended", 0.9, 0.0)):
+            values = mean + wobble * (noise - noise.mean())
+            np.save(tmp_path / f"{model}.npy", np.tile(values, (len(best.METRICS), 1)))
+            results.append({"model": model, "means": dict.fromkeys(best.METRICS, mean)})
+        assert best._verdict(tmp_path, results, "auc")[1:] == ["EASE", ".4000", word]
+    assert best._verdict(tmp_path, results[1:], "auc")[0] == "not run"

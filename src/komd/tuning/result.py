@@ -74,8 +74,8 @@ class Tuning:
         """The complete trial with the largest mean; the first of equals."""
         done = [trial for trial in self.trials if trial.state == "complete"]
         if not done:
-            reasons = "; ".join(sorted({trial.reason for trial in self.trials if trial.reason})) or "none was finished"
-            raise InputError(f"no setting could be measured: {reasons}")
+            reason = next((trial.reason for trial in self.trials if trial.reason), "none was finished")
+            raise InputError(f"no setting could be measured: {reason}")
         return max(done, key=lambda trial: trial.value)
 
     @property
