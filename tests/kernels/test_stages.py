@@ -235,10 +235,12 @@ def test_what_is_recommended_follows_the_rule():
     assert (
         komd.CFKOMD.recommended(many).get_params()
         == komd.CFKOMD(
-            regularization=1.0, user_damping=0.5, popularity=0.2, ridge=10.0, negatives_weight=0.25
+            regularization=1.0, user_damping=0.5, popularity=0.3, ridge=10.0, prior=0.003, negatives_weight=0.5
         ).get_params()
     )
-    for activity in (3, 16, 60):
+    middling = komd.CFKOMD.recommended(komd.generate(users=150, items=1000, activity=60, rng=0))
+    assert (middling.ridge, middling.rank, middling.popularity, middling.prior) == (40.0, 64, 0.2, 0.0)
+    for activity in (3, 16):
         few = komd.generate(users=150, items=1000, activity=activity, rng=0)  # at most 9 people an item
         found = komd.CFKOMD.recommended(few)
         expected = min(0.8, round(2 / np.sqrt(few.pairs / np.count_nonzero(few.activity)), 1))

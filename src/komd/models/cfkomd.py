@@ -164,11 +164,16 @@ class CFKOMD(FromCounts):
     def recommended(cls, data: Any, *, memory: str | int | None = None) -> Self:
         """An unfitted model with parameters that suit the data, by a rule from its statistics; nothing is searched.
 
-        Users are damped by γ = ½. Where items were chosen by 30 people or more on average, and there are at most 20,000
-        whose filter fits the `memory` budget: λ = 1, β = 0.2, a ridge of μ = 10, and a quarter of the negatives.
+        Users are damped by γ = ½. With at most 20,000 items:
+
+        - where items were chosen by 30 people or more on average, and an exact filter fits the `memory` budget: λ = 1,
+          β = 0.3, a ridge of μ = 10, a prior of c = 0.003, and half of the negatives;
+        - else, by 3 people or more who chose 30 items or more each: λ = 1, β = 0.2, a ridge of μ = 40 of rank 64, and a
+          quarter of the negatives.
+
         Elsewhere no filter, λ = 2, and β = 2 / √(mean activity), at most 0.8 and rounded to a tenth: the shorter the
-        histories, the more popularity has to say. docs/tuning.md has the evidence. The rule aims at the top of the list
-        (nDCG@100); for AUC on sparse data a smaller β does better.
+        histories, the more popularity has to say. docs/rule.md has the evidence. The rule aims at the top of the list
+        (nDCG@100); for AUC on sparse data a smaller β, no filter and a small prior do better.
 
         >>> import komd
         >>> CFKOMD.recommended(komd.generate(users=200, items=60, activity=8, rng=0))

@@ -15,27 +15,29 @@ __all__ = ["RANK", "common", "rule", "stretched"]
 
 RANK = 256  # of a filter that is too large to be exact
 _WELL_KNOWN = 30  # people an item, on average, from which a filter pays
+_KNOWN, _LONG = 3, 30  # people an item, and items a person, from which one of low rank does
 _FILTERED = 20_000  # items up to which it takes minutes at most
 
 
 def rule(data: Interactions, memory: str | int | None) -> dict[str, Any]:
     """The parameters of `CFKOMD.recommended`, which says in words what is done here."""
     chosen, active = int(np.count_nonzero(data.popularity)), int(np.count_nonzero(data.activity))
-    if data.pairs >= _WELL_KNOWN * chosen and chosen <= _FILTERED:
-        try:
-            ridge_precision(data.shape[1], chosen, memory)
-        except InputError:
-            pass  # there is no room for a filter
-        else:
-            return {
-                "regularization": 1.0,
-                "user_damping": 0.5,
-                "popularity": 0.2,
-                "ridge": 10.0,
-                "negatives_weight": 0.25,
-            }
-    power = min(0.8, round(2.0 / float(np.sqrt(data.pairs / active)), 1))
-    return {"regularization": 2.0, "user_damping": 0.5, "popularity": power}
+    known, length = data.pairs / chosen, data.pairs / active
+    damped = {"regularization": 1.0, "user_damping": 0.5}
+    if chosen <= _FILTERED and known >= _WELL_KNOWN and _fits(data.shape[1], chosen, memory):
+        return damped | {"popularity": 0.3, "ridge": 10.0, "prior": 0.003, "negatives_weight": 0.5}
+    if chosen <= _FILTERED and known >= _KNOWN and length >= _LONG:
+        return damped | {"popularity": 0.2, "ridge": 40.0, "rank": 64, "negatives_weight": 0.25}
+    return damped | {"regularization": 2.0, "popularity": min(0.8, round(2.0 / float(np.sqrt(length)), 1))}
+
+
+def _fits(items: int, chosen: int, memory: str | int | None) -> bool:
+    """Whether there is room for an exact filter."""
+    try:
+        ridge_precision(items, chosen, memory)
+    except InputError:
+        return False
+    return True
 
 
 def stretched(popularity: NDArray[np.int64], power: float) -> NDArray[np.float64]:
