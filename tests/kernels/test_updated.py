@@ -104,6 +104,20 @@ def test_items_that_share_nobody_with_a_history_come_by_popularity():
     assert why.to_arrow()["contribution"].to_pylist() == [pytest.approx(why.score)] and why.score > 0
 
 
+@pytest.mark.parametrize("stages", STAGES, ids=["plain", "stretched", "filtered"])
+@pytest.mark.parametrize("storage", ["dense", "sparse", "streamed"])
+def test_what_all_share_makes_no_two_alike(stages, storage):
+    without = komd.CFKOMD(**stages, storage=storage).fit(data())
+    model = komd.CFKOMD(**stages, storage=storage, prior=0.02, prior_power=1.0).fit(data())
+    for item in (0, 7, 60):
+        expected, alike = without._similarities(item), model._similarities(item)
+        assert np.allclose(alike, expected, atol=1e-5)
+        assert not alike[expected == 0].any()
+    ids = model.catalogue.items.values[:5].to_pylist()
+    mine, theirs = (each.similar_items(ids, n=5).to_arrow() for each in (model, without))
+    assert mine["item_id"].to_pylist() == theirs["item_id"].to_pylist()
+
+
 def test_a_damaged_prior_is_refused():
     model = komd.CFKOMD(prior=0.01, storage="sparse").fit(data())
     histories = model.catalogue.histories

@@ -27,6 +27,7 @@ from komd.models.stages import RANK, common, rule, stretched
 __all__ = ["CFKOMD", "Solution"]
 
 _SOLVED_TOGETHER = 256  # people whose problems a thread solves in one go
+_ROUNDED = 1e-6  # beside numbers of single precision, what a sum of them may be off by
 _GATHERED = 4096  # longest history whose K_u is gathered whole: 134 MB of scratch a thread
 
 
@@ -240,6 +241,16 @@ class CFKOMD(FromCounts):
         if self.popularity:
             options["scale"] = stretched(np.bincount(rows.indices, minlength=items), float(self.popularity))
         return self._kernel(), options
+
+    def _similarities(self, item: int) -> NDArray[np.float32]:
+        row = super()._similarities(item)
+        if not self.prior:
+            return row
+        # What all items share makes no two of them alike. It was added in single precision: what is left of that is 0.
+        common = self._common(self.catalogue)
+        shared = common[item] * common
+        alike = row - shared
+        return np.where(np.abs(alike) > _ROUNDED * (np.abs(row) + shared), alike, np.float32(0))
 
     def _weigh(self, histories: Histories) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         weights, offsets, _ = self._solve(histories)
