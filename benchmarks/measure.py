@@ -36,7 +36,8 @@ def machine() -> str:
         ]
         model = names[0] if names else model
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{cores} cores of {model}, Python {platform.python_version()}"
+    number = "1 core" if cores == 1 else f"{cores} cores"
+    return f"{number} of {model}, Python {platform.python_version()}"
 
 
 def movielens() -> tuple[str, komd.Interactions]:

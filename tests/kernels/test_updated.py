@@ -125,6 +125,9 @@ def test_a_damaged_prior_is_refused():
     arrays |= {"history_indptr": histories.indptr, "history_indices": histories.indices}
     with pytest.raises(ModelFileError, match="saved prior is not one of these items"):
         komd.CFKOMD()._restore(arrays)
+    arrays = komd.CFKOMD(storage="dense").fit(data())._arrays() | {"order": arrays["order"]}
+    with pytest.raises(ModelFileError, match="saved prior is not one of these items"):
+        komd.CFKOMD()._restore(arrays | {"prior": np.zeros(120, np.float32)})
 
 
 def test_what_is_no_share_is_refused():

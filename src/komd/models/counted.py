@@ -156,7 +156,8 @@ class FromCounts(ItemBased):
             self._matrix = _with_filter(self._matrix, arrays)
         if "prior" in arrays:
             prior: Any = arrays["prior"]
-            if prior.dtype != np.float32 or prior.shape != (self._matrix.items,):
+            dense = self._matrix.storage == "dense"  # which holds it already
+            if dense or prior.dtype != np.float32 or prior.shape != (self._matrix.items,):
                 raise ModelFileError("the saved prior is not one of these items; save the model again")
             self._matrix = with_prior(self._matrix, prior)
 
