@@ -117,7 +117,7 @@ class UpdatedMatrix(ItemMatrix):
     def projected(
         self, indptr: NDArray[np.int64], indices: NDArray[np.int32], weights: NDArray[np.float64]
     ) -> NDArray[np.float32]:
-        """Where people with these weights stand among the factors: W'w, a row each, negated for those that are added."""
+        """Where people with these weights stand among the factors: W'w, a row each, negated for those to add."""
         from komd._core.lowrank import project
 
         out = np.empty((len(indptr) - 1, self.W.shape[1]), np.float32)
