@@ -128,6 +128,14 @@ class UpdatedMatrix(ItemMatrix):
         """What W W' takes from the scores of items first..last, for people who stand there."""
         return products(projected, self.W[first:last])
 
+    def take_scores(self, projected: NDArray[np.float32], scores: NDArray[np.float64]) -> None:
+        """Take it from the scores of all items."""
+        if self.W.shape[1] == 1:  # no need to write the products out
+            for standing, line in zip(projected[:, 0], scores, strict=True):
+                line -= standing * self.W[:, 0]
+        else:
+            scores -= self.taken(projected, 0, self.items)
+
     def take_targets(
         self,
         projected: NDArray[np.float32],
@@ -206,6 +214,8 @@ def products(A: NDArray[np.float32], B: NDArray[np.float32]) -> NDArray[np.float
     """A B', each entry summed in the same order: not so with BLAS, where it depends on the shapes."""
     from komd._core.lowrank import taken_scores
 
+    if A.shape[1] == 1:
+        return A * B[:, 0]
     out = np.empty((len(A), len(B)), np.float32)
     taken_scores(B, A, _tile(B), out)
     return out

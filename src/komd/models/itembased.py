@@ -57,7 +57,7 @@ class ItemBased(Recommender):
             score_sparse(indptr, indices, values, self._S, *people)
         if updated:
             standing = updated.projected(histories.indptr, histories.indices, weights)
-            scores -= updated.taken(standing, 0, updated.items)
+            updated.take_scores(standing, scores)
 
     def _explain(
         self, history: Histories, item: int
