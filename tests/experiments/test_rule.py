@@ -36,6 +36,6 @@ def test_a_small_run(tmp_path, monkeypatch):
 
 
 def test_filters_of_large_catalogues_are_of_low_rank():
-    assert rule._sized("CFKOMD(ridge=10)", rule.LARGE + 1) == "CFKOMD(ridge=10, rank=64)"
+    assert rule._sized("CFKOMD(ridge=10)", rule.LARGE + 1) == "CFKOMD(ridge=10, rank=96)"
     assert rule._sized("CFKOMD(ridge=10)", rule.LARGE) == "CFKOMD(ridge=10)"
     assert rule._sized("CFKOMD()", rule.LARGE + 1) == "CFKOMD()"

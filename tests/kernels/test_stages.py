@@ -239,7 +239,7 @@ def test_what_is_recommended_follows_the_rule():
         ).get_params()
     )
     middling = komd.CFKOMD.recommended(komd.generate(users=150, items=1000, activity=60, rng=0))
-    assert (middling.ridge, middling.rank, middling.popularity, middling.prior) == (40.0, 64, 0.2, 0.0)
+    assert (middling.ridge, middling.rank, middling.popularity, middling.prior) == (40.0, 96, 0.2, 0.0)
     for activity in (3, 16):
         few = komd.generate(users=150, items=1000, activity=activity, rng=0)  # at most 9 people an item
         found = komd.CFKOMD.recommended(few)

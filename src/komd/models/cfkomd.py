@@ -169,7 +169,7 @@ class CFKOMD(FromCounts):
 
         - where items were chosen by 30 people or more on average, and an exact filter fits the `memory` budget: λ = 1,
           β = 0.3, a ridge of μ = 10, a prior of c = 0.003, and half of the negatives;
-        - else, by 3 people or more who chose 30 items or more each: λ = 1, β = 0.2, a ridge of μ = 40 of rank 64, and a
+        - else, by 3 people or more who chose 30 items or more each: λ = 1, β = 0.2, a ridge of μ = 40 of rank 96, and a
           quarter of the negatives.
 
         Elsewhere no filter, λ = 2, and β = 2 / √(mean activity), at most 0.8 and rounded to a tenth: the shorter the

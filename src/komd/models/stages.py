@@ -27,7 +27,7 @@ def rule(data: Interactions, memory: str | int | None) -> dict[str, Any]:
     if chosen <= _FILTERED and known >= _WELL_KNOWN and _fits(data.shape[1], chosen, memory):
         return damped | {"popularity": 0.3, "ridge": 10.0, "prior": 0.003, "negatives_weight": 0.5}
     if chosen <= _FILTERED and known >= _KNOWN and length >= _LONG:
-        return damped | {"popularity": 0.2, "ridge": 40.0, "rank": 64, "negatives_weight": 0.25}
+        return damped | {"popularity": 0.2, "ridge": 40.0, "rank": 96, "negatives_weight": 0.25}
     return damped | {"regularization": 2.0, "popularity": min(0.8, round(2.0 / float(np.sqrt(length)), 1))}
 
 
