@@ -19,6 +19,7 @@ __all__ = ["Asked", "Search"]
 
 _STARTUP = 10  # settings drawn at random before the estimator takes over
 _REPEATS = 10  # proposals already tried in a row, after which one that is not is drawn
+_BORROWED = 3  # of the best settings, their cheap parameters, for a new matrix
 _GOOD = 0.3  # the share of trials, the best, whose cheap neighbours are worth trying
 
 _USUAL = {"user_damping": 0.5, "regularization": 1.0, "rank": 64}
@@ -111,27 +112,32 @@ class Search:
         return {"complete": states.COMPLETE, "pruned": states.PRUNED, "failed": states.FAIL}[trial.state]
 
     def _spread(self, places: Places, trial: Trial) -> None:
-        """Put a setting's neighbours that differ in one cheap parameter in line.
+        """Put settings in line that share the matrix of a setting and differ in cheap parameters, so cost little.
 
-        Done where it is among the best of all and better than all with the same matrix: so each matrix that is worth it
-        is climbed to its top, at little cost.
+        A matrix that is new and did not disappoint gets the cheap parameters of the best settings so far. A setting
+        that is among the best of all and better than all with its matrix gets its neighbours in one cheap parameter: so
+        each matrix that is worth it is climbed to its top.
         """
-        done = {p: t.value for p, t in self._seen.items() if t.state == "complete"}
-        values = sorted(done.values(), reverse=True)
-        if trial.state != "complete" or trial.value < values[int(_GOOD * (len(values) - 1))]:
+        if trial.state != "complete":
             return
+        done = {p: t.value for p, t in self._seen.items() if t.state == "complete" and p != places}
         dear = [at for at, choice in enumerate(self._choices) if not choice.cheap]
-        alike = [value for p, value in done.items() if p != places and all(p[at] == places[at] for at in dear)]
-        if trial.value <= max(alike, default=-math.inf):
+        alike = [value for p, value in done.items() if all(p[at] == places[at] for at in dear)]
+        if not alike:
+            for best in sorted(done, key=done.__getitem__, reverse=True)[:_BORROWED]:
+                self._line_up(tuple(places[at] if at in dear else best[at] for at in range(len(places))))
+        values = sorted([*done.values(), trial.value], reverse=True)
+        if trial.value < values[int(_GOOD * (len(values) - 1))] or trial.value <= max(alike, default=-math.inf):
             return
         for at, choice in enumerate(self._choices):
             for step in (-1, 1) if choice.cheap else ():
-                place = places[at] + step
-                if not 0 <= place < len(choice.values):
-                    continue
-                near = self._settled((*places[:at], place, *places[at + 1 :]))
-                if near not in self._seen and near not in self._waiting:
-                    self._waiting.append(near)
+                if 0 <= places[at] + step < len(choice.values):
+                    self._line_up((*places[:at], places[at] + step, *places[at + 1 :]))
+
+    def _line_up(self, places: Places) -> None:
+        places = self._settled(places)
+        if places not in self._seen and places not in self._waiting:
+            self._waiting.append(places)
 
     def _idle(self, places: Places) -> list[int]:
         """Which parameters say nothing here, another being what it is."""
