@@ -90,6 +90,8 @@ def write() -> None:
         lines.append(f"\n## {name}, {half} half, tuned for {target}\n\n{_table(folder, done, target)}")
         verdicts.append([name, half, target, *_verdict(folder, done, target)])
         lines += [f"\n{r['model']} failed: {r['failed']}\n" for r in results if "failed" in r]
+        absent = [model for model in MODELS if model not in {r["model"] for r in results}]
+        lines += [f"\nNot run: {', '.join(absent)}.\n"] if absent else []
     head = ["data", "half", "tuned for, and measured", "CFKOMD", "best rival", "", "CFKOMD is"]
     page = [HEAD, markdown(head, verdicts), BEHIND, *lines]
     (DOCS / "accuracy.md").write_text("".join(page), encoding="utf-8")

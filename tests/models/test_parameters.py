@@ -49,6 +49,8 @@ def test_get_and_set():
         "popularity": 0.0,
         "ridge": None,
         "rank": None,
+        "prior": 0.0,
+        "prior_power": 0.5,
         "negatives_weight": 1.0,
         "storage": None,
     }
