@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import komd
-from experiments.places import DOCS, WORK, load, markdown
+from experiments.places import DOCS, WORK, load, markdown, short
 from komd import threads
 from komd.evaluation.compare import seconds
 from komd.evaluation.significance import LEVEL, compared_with_best
@@ -111,11 +111,7 @@ def _verdict(folder: Path, results: list[dict[str, Any]], target: str) -> list[s
         word = "best" if p[list(means).index(rival)] <= LEVEL else "first, tied with it"
     else:
         word = "tied with it" if p[ours] > LEVEL else "**behind**"
-    return [_short(means["CFKOMD"]), rival, _short(others[rival]), word]
-
-
-def _short(value: float) -> str:
-    return f"{value:.4f}".removeprefix("0")
+    return [short(means["CFKOMD"]), rival, short(others[rival]), word]
 
 
 def _named(folder: str) -> tuple[str, str, str]:
@@ -140,7 +136,7 @@ def _table(folder: Path, results: list[dict[str, Any]], target: str) -> str:
     rows = []
     for k in order:
         r = results[k]
-        cells = [f"{marks[at][k]}{_short(r['means'][metric])}{marks[at][k]}" for at, metric in enumerate(METRICS)]
+        cells = [f"{marks[at][k]}{short(r['means'][metric])}{marks[at][k]}" for at, metric in enumerate(METRICS)]
         effort = (
             f"{r['settings']} in {r['seconds']:.0f} s on {_cores(r['cores'])}"
             if "settings" in r

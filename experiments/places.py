@@ -44,6 +44,15 @@ def kept(name: str) -> dict[str, Any]:
     return results
 
 
+def short(value: float) -> str:
+    """A share as tables have it.
+
+    >>> short(0.5)
+    '.5000'
+    """
+    return f"{value:.4f}".removeprefix("0")
+
+
 def markdown(head: list[str], rows: list[list[str]]) -> str:
     """A table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]

@@ -18,7 +18,7 @@ import numpy as np
 
 import komd
 from experiments.best import SETS
-from experiments.places import DOCS, keep, kept, load, markdown
+from experiments.places import DOCS, keep, kept, load, markdown, short
 from komd.tuning.tune import _workshops
 
 METRICS = ("ndcg@100", "auc")
@@ -89,8 +89,7 @@ def write() -> None:
 
 
 def _cell(value: float, best: bool) -> str:
-    short = f"{value:.4f}".removeprefix("0")
-    return f"**{short}**" if best else short
+    return f"**{short(value)}**" if best else short(value)
 
 
 HEAD = """# What suits which data: the evidence behind `CFKOMD.recommended`

@@ -17,7 +17,7 @@ from komd.kernels.matrix import DenseMatrix
 from komd.memory import budget, readable
 from komd.progress import progress
 
-__all__ = ["filter_ridge", "largest_eigenvalue", "ridge_precision"]
+__all__ = ["filter_ridge", "largest_eigenvalue", "ridge_fits", "ridge_precision"]
 
 _BLOCK = 512  # rows swept together: products are large enough for BLAS, and a thread's part fits the cache
 _ALLOWED = 1e-3  # error of an entry, beside a diagonal of 1, up to which single precision will do
@@ -38,6 +38,15 @@ def ridge_precision(items: int, chosen: int, memory: str | int | None = None) ->
         f"({readable(result + copy + strips)} in double precision), and the budget is {readable(room)}; raise memory=, "
         "leave out the rarest items, or use a filter of low rank (rank=256)"
     )
+
+
+def ridge_fits(items: int, chosen: int, memory: str | int | None = None) -> bool:
+    """Whether it fits in any."""
+    try:
+        ridge_precision(items, chosen, memory)
+    except InputError:
+        return False
+    return True
 
 
 def filter_ridge(

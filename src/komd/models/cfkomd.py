@@ -247,8 +247,8 @@ class CFKOMD(FromCounts):
         if not self.prior:
             return row
         # What all items share makes no two of them alike. It was added in single precision: what is left of that is 0.
-        common = self._common(self.catalogue)
-        shared = common[item] * common
+        prior = self._common(self.catalogue)
+        shared = prior[item] * prior
         alike = row - shared
         return np.where(np.abs(alike) > _ROUNDED * (np.abs(row) + shared), alike, np.float32(0))
 

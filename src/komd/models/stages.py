@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from komd.errors import InputError
 from komd.interactions.interactions import Interactions
-from komd.kernels.spectral import ridge_precision
+from komd.kernels.spectral import ridge_fits
 
 __all__ = ["RANK", "common", "rule", "stretched"]
 
@@ -24,20 +23,11 @@ def rule(data: Interactions, memory: str | int | None) -> dict[str, Any]:
     chosen, active = int(np.count_nonzero(data.popularity)), int(np.count_nonzero(data.activity))
     known, length = data.pairs / chosen, data.pairs / active
     damped = {"regularization": 1.0, "user_damping": 0.5}
-    if chosen <= _FILTERED and known >= _WELL_KNOWN and _fits(data.shape[1], chosen, memory):
+    if chosen <= _FILTERED and known >= _WELL_KNOWN and ridge_fits(data.shape[1], chosen, memory):
         return damped | {"popularity": 0.3, "ridge": 10.0, "prior": 0.003, "negatives_weight": 0.5}
     if chosen <= _FILTERED and known >= _KNOWN and length >= _LONG:
         return damped | {"popularity": 0.2, "ridge": 40.0, "rank": 96, "negatives_weight": 0.25}
     return damped | {"regularization": 2.0, "popularity": min(0.8, round(2.0 / float(np.sqrt(length)), 1))}
-
-
-def _fits(items: int, chosen: int, memory: str | int | None) -> bool:
-    """Whether there is room for an exact filter."""
-    try:
-        ridge_precision(items, chosen, memory)
-    except InputError:
-        return False
-    return True
 
 
 def stretched(popularity: NDArray[np.int64], power: float) -> NDArray[np.float64]:

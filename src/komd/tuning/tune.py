@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,7 @@ from komd.interactions.arguments import is_count
 from komd.interactions.interactions import Interactions
 from komd.kernels.eigen import PRODUCTS, VECTORS
 from komd.kernels.expectation import saturating_density
-from komd.kernels.spectral import ridge_precision
+from komd.kernels.spectral import ridge_fits
 from komd.memory import budget as memory_budget
 from komd.models.recommender import Recommender
 from komd.models.registry import model_from_text
@@ -230,13 +229,8 @@ def _affordable(
         return enough and full * narrow * PRODUCTS / _SPARSE_OPERATIONS <= _LONGEST * limit
 
     if base.rank is None:
-        try:
-            ridge_precision(data.shape[1], chosen, memory)
-        except InputError:
-            exact = math.inf
-        else:
-            exact = float(chosen) ** 3 / _OPERATIONS
-        if exact <= _LONGEST * limit:
+        soon = float(chosen) ** 3 / _OPERATIONS <= _LONGEST * limit
+        if soon and ridge_fits(data.shape[1], chosen, memory):
             return choices
     ranks = tuple(rank for rank in (_RANKS if base.rank is None else (base.rank,)) if fits(rank))
     if not ranks:
