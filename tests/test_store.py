@@ -135,6 +135,22 @@ def test_a_pickle_put_in_place_of_an_array_is_not_opened(saved, padding, tmp_pat
     assert not (tmp_path / "sprung").exists()
 
 
+# ---- folders of an earlier format ---------------------------------------------------------------------------------
+
+FORMAT_1 = pathlib.Path(__file__).parent / "fixtures" / "format1"  # made by fixtures/make_format1.py
+
+
+@pytest.mark.parametrize("name", sorted(part.name for part in FORMAT_1.iterdir() if part.is_dir()))
+def test_folders_of_format_1_load_and_give_the_same_scores(name):
+    stored = json.loads((FORMAT_1 / "scores.json").read_text(encoding="utf-8"))[name]
+    model = komd.load(FORMAT_1 / name)
+    assert model.text == komd.model_from_text(stored["model"]).text
+    rows = model.recommend(list(stored["scores"]), n=1000, exclude_seen=False).to_arrow().to_pylist()
+    for user, scores in stored["scores"].items():
+        found = {row["item_id"]: row["score"] for row in rows if row["user_id"] == user}
+        assert found == pytest.approx(scores, rel=1e-6, abs=1e-6)
+
+
 # ---- damage -----------------------------------------------------------------------------------------------------
 
 
