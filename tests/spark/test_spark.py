@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -63,6 +64,48 @@ def test_lists_are_those_of_one_machine_to_the_last_bit(text, spark, frame, data
     assert np.array_equal(fitted.komd._S, alone._S)
     assert fitted.komd.catalogue.histories.indices.tolist() == alone.catalogue.histories.indices.tolist()
     assert_same(flat(fitted.recommendForAllUsers(7, format="long")), alone.recommend(n=7))
+
+
+def variants():
+    """Every combination of CF-KOMD's stages and storages; all of them with KOMD_FUZZ, some by default."""
+    kernels = ("'linear'", "'tanimoto'", "'jaccard'", "RBF(gamma=1)", "Polynomial(degree=2, c=1)")
+    filters = ("", "ridge=20, ", "ridge=50, rank=12, ")
+    every = [
+        f"CFKOMD(kernel={kernel}, user_damping={damping}, popularity={popularity}, {ridge}prior={prior}, "
+        f"negatives='{negatives}', storage='{storage}')"
+        for kernel, damping, popularity, ridge, prior, negatives, storage in itertools.product(
+            kernels, (0, 0.5), (0, 0.3), filters, (0, 0.01), ("exact", "mean"), ("dense", "sparse", "streamed")
+        )
+    ]
+    if os.environ.get("KOMD_FUZZ"):
+        return every
+    streamed = [text for text in every if "'streamed'" in text and "'linear'" not in text]
+    rng = np.random.default_rng(0)
+    return [*rng.choice(streamed, 10, replace=False), *rng.choice(every, 8, replace=False)]
+
+
+def test_every_variant_is_what_one_machine_fits(spark, tmp_path):
+    """Saved arrays to the last bit, and so lists, similar items and explanations."""
+    from komd.models.catalogue import Catalogue
+    from komd.spark.learn import learn
+
+    data = komd.generate(users=80, items=40, activity=7, rng=5)
+    user, item = data.users[3], data.items[11]
+    for text in variants():
+        model, alone = komd.model_from_text(text), komd.model_from_text(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", komd.FilterWarning)
+            learn(spark.sparkContext, model, Catalogue.of(data), tmp_path / "m.komd", shared=True, memory=None)
+            alone.fit(data)
+        assert [file.name for file in tmp_path.iterdir()] == ["m.komd"], text
+        found = komd.load(tmp_path / "m.komd")
+        expected = alone._arrays()
+        assert found._arrays().keys() == expected.keys(), text
+        for name, array in found._arrays().items():
+            assert np.array_equal(array, expected[name]), (text, name)
+        assert found.recommend(n=5).to_arrow() == alone.recommend(n=5).to_arrow(), text
+        assert found.similar_items([item]).to_arrow() == alone.similar_items([item]).to_arrow(), text
+        assert found.explain(user, item).to_dict() == alone.explain(user, item).to_dict(), text
 
 
 def test_partitions_do_not_matter_and_lists_may_be_nested(spark, frame, data):

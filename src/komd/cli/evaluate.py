@@ -80,13 +80,13 @@ def evaluate(
             memory=memory,
         )
 
-    measuring: dict[str, Any] = {"metrics": names, "ties": ties, "threads": threads}
+    measuring: dict[str, Any] = {"metrics": names, "ties": ties, "threads": threads, "memory": memory}
     if data and not train and not test:
         protocol = {"folds": folds, "half": half, "rng": rng}
-        results = _by_folds(read, data, models, protocol, measuring, memory)
+        results = _by_folds(read, data, models, protocol, measuring)
         over = f"mean ± standard deviation over {folds} folds"
     elif train and test and not data:
-        results = _held_out(read, train, test, models, measuring, memory)
+        results = _held_out(read, train, test, models, measuring)
         over = f"mean ± standard deviation over {results[0]['test_users']:,} test users"
     elif test and not train and not data:
         results = _saved(read, test, model or [], measuring)
@@ -100,7 +100,7 @@ def evaluate(
 
 
 def _held_out(
-    read: Any, train: list[str], test: list[str], models: list[str], measuring: dict[str, Any], memory: str | None
+    read: Any, train: list[str], test: list[str], models: list[str], measuring: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Learn from one data set, measure on another. Items known are those of both together."""
     import komd
@@ -113,7 +113,7 @@ def _held_out(
     results = []
     for model in unfitted:
         start = clock.perf_counter()
-        model.fit(learned, threads=measuring["threads"], memory=memory)
+        model.fit(learned, threads=measuring["threads"], memory=measuring["memory"])
         fitted = clock.perf_counter()
         found = komd.evaluate(model, asked, **measuring)
         seconds = {"read": reading, "fit": fitted - start, "rank": clock.perf_counter() - fitted}
@@ -179,7 +179,6 @@ def _by_folds(
     models: list[str],
     protocol: dict[str, Any],
     measuring: dict[str, Any],
-    memory: str | None,
 ) -> list[dict[str, Any]]:
     """The paper's protocol: mean and deviation over the folds."""
     import statistics
@@ -195,7 +194,7 @@ def _by_folds(
     for train, test in komd.split.folds(given, **protocol):
         for k, model in enumerate(unfitted):
             start = clock.perf_counter()
-            model.fit(train, threads=measuring["threads"], memory=memory)
+            model.fit(train, threads=measuring["threads"], memory=measuring["memory"])
             fitted = clock.perf_counter()
             found[k].append(komd.evaluate(model, test, **measuring))
             seconds[k]["fit"] += fitted - start

@@ -62,9 +62,10 @@ def _measure(task: dict[str, Any], row: RowFolder) -> None:
         if row.has(fold):
             continue
         start = time.perf_counter()
-        model = model_from_text(task["model"]).fit(train, threads=task["threads"], memory=task["memory"])
+        how = {"threads": task["threads"], "memory": task["memory"]}
+        model = model_from_text(task["model"]).fit(train, **how)
         fitted = time.perf_counter()
-        found = evaluate(model, test, metrics=task["metrics"], ties=task["ties"], threads=task["threads"])
+        found = evaluate(model, test, metrics=task["metrics"], ties=task["ties"], **how)
         ranked = time.perf_counter()
         means = {name: measured.mean for name, measured in found.metrics.items()}
         values = {name: measured.values for name, measured in found.metrics.items()}

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from komd.errors import ModelFileError
 
-__all__ = ["DenseMatrix", "ItemMatrix", "SparseMatrix", "Truncation"]
+__all__ = ["BlockSums", "DenseMatrix", "ItemMatrix", "SparseMatrix", "Truncation"]
+
+BlockSums: TypeAlias = Callable[[list[tuple[int, int]]], Iterable[NDArray[np.float64]]]
+"""The sums of the rows of a streamed matrix, for blocks (first, last) of rows, in their order."""
 
 _NO_ROWS = np.zeros((0, 0), np.float32)
 _NO_POINTERS = np.zeros(1, np.int64)
@@ -79,8 +84,8 @@ class ItemMatrix(ABC):
         """M[rows, column]."""
 
     @abstractmethod
-    def sums(self) -> NDArray[np.float64]:
-        """S_i = Σ_j M[i, j]."""
+    def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
+        """S_i = Σ_j M[i, j]. Where that takes computing all of a streamed matrix, `block_sums` may do so elsewhere."""
 
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[np.generic]]:
@@ -140,7 +145,7 @@ class DenseMatrix(ItemMatrix):
         out: NDArray[np.float32] = self.values[rows, column]
         return out
 
-    def sums(self) -> NDArray[np.float64]:
+    def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
         out: NDArray[np.float64] = self.values.sum(axis=1, dtype=np.float64)
         return out
 
@@ -189,7 +194,7 @@ class SparseMatrix(ItemMatrix):
                 out[place] = self.values[at]
         return out
 
-    def sums(self) -> NDArray[np.float64]:
+    def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
         out = np.zeros(self.items)
         filled = np.flatnonzero(np.diff(self.indptr))
         if filled.size:

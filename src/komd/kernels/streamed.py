@@ -8,7 +8,7 @@ in which only they are filled.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from komd import threads as pool
 from komd.kernels.dot_product import Linear
-from komd.kernels.matrix import ItemMatrix, SparseMatrix
+from komd.kernels.matrix import BlockSums, ItemMatrix, SparseMatrix
 from komd.kernels.plan import expected_nonzeros
 from komd.kernels.recipe import Recipe
 from komd.kernels.strips import WIDEST, Strip, Workplace
@@ -75,7 +75,7 @@ class StreamedMatrix(ItemMatrix):
     def compiled_form(self) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
         raise TypeError("a streamed matrix has no form in memory; ask for rows() or strips()")
 
-    def sums(self, threads: int | None = None) -> NDArray[np.float64]:
+    def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
         recipe = self.recipe
         if isinstance(recipe.kernel, Linear):
             # Σ_j Σ_{v ∈ U_i ∩ U_j} w_v r_i r_j, taken user by user: no entry of K is needed.
@@ -89,18 +89,18 @@ class StreamedMatrix(ItemMatrix):
             if recipe.user_weights is not None:
                 of_user *= recipe.user_weights
             return left * np.bincount(self._indices, weights=of_user[owner], minlength=self.items)
-        pieces = pool.run(
-            lambda block: self.row_sums(*block), self.row_blocks(), threads=threads, label="kernel", size=_length
-        )
-        return np.concatenate([np.zeros(0), *pieces])
+        blocks = self.row_blocks()
+        if block_sums is None:
+            return _joined(pool.run(self.sums_of, blocks, threads=threads, label="kernel", size=_length))
+        return _joined(block_sums(blocks))
 
     def row_blocks(self) -> list[tuple[int, int]]:
         """All rows in blocks of about equal work, each worth a thread's while."""
         return pool.even_blocks(self.row_bounds(self._all), _CHUNK)
 
-    def row_sums(self, first: int, last: int) -> NDArray[np.float64]:
-        """S_i of rows first..last."""
-        return SparseMatrix(*self.block(first, last, self.counter())).sums()
+    def sums_of(self, block: tuple[int, int]) -> NDArray[np.float64]:
+        """S_i of a block of rows."""
+        return SparseMatrix(*self.block(*block, self.counter())).sums()
 
     # ---- reading it ---------------------------------------------------------------------------------------------
 
@@ -286,6 +286,10 @@ class StreamedMatrix(ItemMatrix):
     @property
     def _all(self) -> NDArray[np.int32]:
         return np.arange(self.items, dtype=np.int32)
+
+
+def _joined(pieces: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
+    return np.concatenate([np.zeros(0), *pieces])
 
 
 def _length(block: tuple[int, int]) -> int:

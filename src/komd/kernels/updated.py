@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
-from komd.kernels.matrix import DenseMatrix, ItemMatrix, SparseMatrix, Truncation
+from komd.kernels.matrix import BlockSums, DenseMatrix, ItemMatrix, SparseMatrix, Truncation
 from komd.kernels.streamed import StreamedMatrix
 from komd.kernels.strips import Strip
 
@@ -67,8 +67,10 @@ class UpdatedMatrix(ItemMatrix):
         out: NDArray[np.float32] = self.base.entries(rows, column) - taken
         return out
 
-    def sums(self) -> NDArray[np.float64]:
-        out: NDArray[np.float64] = self.base.sums() - self.W @ self._signed(self.W.sum(axis=0, dtype=np.float64))
+    def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
+        """As `ItemMatrix.sums`; `block_sums` sums the base."""
+        low_rank = self.W @ self._signed(self.W.sum(axis=0, dtype=np.float64))
+        out: NDArray[np.float64] = self.base.sums(threads, block_sums) - low_rank
         return out
 
     def _signed(self, factors: NDArray[Number]) -> NDArray[Number]:
@@ -162,6 +164,10 @@ class UpdatedMatrix(ItemMatrix):
     def row_bounds(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
         """As `StreamedMatrix.row_bounds`."""
         return self._streamed.row_bounds(rows)
+
+    def sums_of(self, block: tuple[int, int]) -> NDArray[np.float64]:
+        """As `StreamedMatrix.sums_of`, of the base."""
+        return self._streamed.sums_of(block)
 
     def rows(self, rows: NDArray[np.int32], threads: int | None = None) -> UpdatedMatrix:
         """These rows of the base in memory, and no others."""

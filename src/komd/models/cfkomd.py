@@ -21,6 +21,7 @@ from komd.memory import budget
 from komd.models.catalogue import Catalogue
 from komd.models.counted import FromCounts, storage_word
 from komd.models.histories import Histories
+from komd.models.itembased import RowSums
 from komd.models.parameters import at_least, one_of, whole
 from komd.models.stages import RANK, common, rule, stretched
 
@@ -191,7 +192,7 @@ class CFKOMD(FromCounts):
         return kernel_named(self.kernel)
 
     def _build(
-        self, catalogue: Catalogue, threads: int | None, memory: str | int | None
+        self, catalogue: Catalogue, threads: int | None, memory: str | int | None, row_sums: RowSums
     ) -> tuple[ItemMatrix, NDArray[np.float64]]:
         K = (
             self._counted(catalogue, threads, memory)
@@ -200,7 +201,7 @@ class CFKOMD(FromCounts):
         )
         if self.prior:
             K = with_prior(K, self._common(catalogue), threads=threads)
-        return K, K.sums()
+        return K, row_sums(K)
 
     def _filtered(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
         assert self.ridge is not None

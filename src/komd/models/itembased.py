@@ -11,6 +11,8 @@ A method says what M and S are when it learns, and what w and b are for a histor
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +24,9 @@ from komd.models.catalogue import Catalogue
 from komd.models.histories import Histories
 from komd.models.recommender import Arrays, Recommender
 
-__all__ = ["ItemBased", "Neighbourhood"]
+__all__ = ["ItemBased", "Neighbourhood", "RowSums"]
+
+RowSums: TypeAlias = Callable[[ItemMatrix], NDArray[np.float64]]
 
 
 class ItemBased(Recommender):
@@ -33,16 +37,20 @@ class ItemBased(Recommender):
 
     @abstractmethod
     def _build(
-        self, catalogue: Catalogue, threads: int | None, memory: str | int | None
+        self, catalogue: Catalogue, threads: int | None, memory: str | int | None, row_sums: RowSums
     ) -> tuple[ItemMatrix, NDArray[np.float64]]:
-        """M and S."""
+        """M and S. A method whose S is made of the sums of M's rows asks `row_sums` for them."""
 
     @abstractmethod
     def _weigh(self, histories: Histories) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """w, aligned with the items of the histories, and b, one for each person."""
 
-    def _learn(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> None:
-        self._matrix, self._S = self._build(catalogue, threads, memory)
+    def _learn(
+        self, catalogue: Catalogue, threads: int | None, memory: str | int | None, row_sums: RowSums | None = None
+    ) -> None:
+        """Build M and S: here, or, with `row_sums`, with the sums of M's rows made elsewhere (by Spark's tasks)."""
+        summed = row_sums or (lambda matrix: matrix.sums(threads))
+        self._matrix, self._S = self._build(catalogue, threads, memory, summed)
 
     def _score(self, histories: Histories, scores: NDArray[np.float64]) -> None:
         from komd._core.score import score_dense, score_sparse
@@ -94,7 +102,7 @@ class Neighbourhood(ItemBased):
         """M."""
 
     def _build(
-        self, catalogue: Catalogue, threads: int | None, memory: str | int | None
+        self, catalogue: Catalogue, threads: int | None, memory: str | int | None, row_sums: RowSums
     ) -> tuple[ItemMatrix, NDArray[np.float64]]:
         return self._neighbours(catalogue, threads, memory), np.zeros(len(catalogue.order))
 

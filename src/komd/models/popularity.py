@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from komd.kernels.matrix import ItemMatrix, SparseMatrix
 from komd.models.catalogue import Catalogue
 from komd.models.histories import Histories
-from komd.models.itembased import ItemBased
+from komd.models.itembased import ItemBased, RowSums
 
 __all__ = ["Popularity"]
 
@@ -28,7 +28,7 @@ class Popularity(ItemBased):
         pass
 
     def _build(
-        self, catalogue: Catalogue, threads: int | None, memory: str | int | None
+        self, catalogue: Catalogue, threads: int | None, memory: str | int | None, row_sums: RowSums
     ) -> tuple[ItemMatrix, NDArray[np.float64]]:
         m = len(catalogue.order)
         nothing = SparseMatrix(np.zeros(m + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))

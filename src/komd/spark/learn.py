@@ -1,17 +1,19 @@
-"""Learning from a catalogue: on the driver where that is quick, by tasks where a pass over all of K is needed."""
+"""Learning from a catalogue: the model builds itself on the driver, and tasks make the sums that take all of K."""
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pyspark import SparkContext
 
-from komd.kernels.dot_product import Linear
-from komd.kernels.streamed import StreamedMatrix
+from komd.kernels.matrix import ItemMatrix
 from komd.models.catalogue import Catalogue
-from komd.models.cfkomd import CFKOMD
 from komd.models.counted import FromCounts
 from komd.spark.folder import Folder, ship
 
@@ -31,40 +33,35 @@ def learn(
 ) -> Folder:
     """Fit the model, save it to `path` and make that known to executors.
 
-    A matrix that fits the driver is made there, once, and mapped by all. One that does not is streamed, and needs
-    nothing but its sums: those of the linear kernel are one pass over the pairs, those of others are made by tasks.
+    The model is built on the driver by its own code. Only the sums of the rows of a streamed matrix, where they take
+    computing all of it, are made by tasks: they read the matrix from a folder of its own beside `path`, so that `path`
+    never holds a model without its sums.
     """
-    if not _summed_by_tasks(model, catalogue, memory):
-        model._learn(catalogue, None, memory)
-        model._catalogue = catalogue
-        model.save(path)
-        return ship(context, path, shared=shared)
-    matrix: Any = model._counted(catalogue, None, memory, storage="streamed")
-    assert isinstance(matrix, StreamedMatrix)
-    model._matrix, model._S, model._catalogue = matrix, np.zeros(matrix.items), catalogue
-    model.save(path)
-    folder = ship(context, path, shared=shared)
-    model._S = _sums(context, folder, matrix)
+
+    def row_sums(matrix: ItemMatrix) -> NDArray[np.float64]:
+        def by_tasks(blocks: list[tuple[int, int]]) -> Iterator[NDArray[np.float64]]:
+            model._matrix, model._S, model._catalogue = matrix, np.zeros(matrix.items), catalogue
+            aside = path.with_name(f".{path.name}.{os.getpid()}")
+            try:
+                model.save(aside)
+                yield from _sums(context, ship(context, aside, shared=shared), blocks)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+
+        return matrix.sums(block_sums=by_tasks)
+
+    model._learn(catalogue, None, memory, row_sums)
+    model._catalogue = catalogue
     model.save(path)
     return ship(context, path, shared=shared)
 
 
-def _summed_by_tasks(model: FromCounts, catalogue: Catalogue, memory: str | int | None) -> bool:
-    if not isinstance(model, CFKOMD) or model.ridge is not None or isinstance(model._kernel(), Linear):
-        return False
-    return model._planned(catalogue, None, memory).storage == "streamed"
+def _sums(context: SparkContext, folder: Folder, blocks: list[tuple[int, int]]) -> Iterator[NDArray[np.float64]]:
+    def task(some: Any) -> Any:
+        from komd.spark.work import block_sums
 
+        return block_sums(folder, some)
 
-def _sums(context: SparkContext, folder: Folder, matrix: StreamedMatrix) -> np.ndarray:
-    def task(blocks: Any) -> Any:
-        from komd.spark.work import row_sums
-
-        return row_sums(folder, blocks)
-
-    blocks = matrix.row_blocks()
     parts = max(1, min(len(blocks), max(len(blocks) // _BLOCKS, context.defaultParallelism)))
-    out = np.zeros(matrix.items)
-    for first, sums in context.parallelize(blocks, parts).mapPartitions(task).collect():
-        some = np.frombuffer(sums)
-        out[first : first + len(some)] = some
-    return out
+    for sums in context.parallelize(blocks, parts).mapPartitions(task).collect():
+        yield np.frombuffer(sums)

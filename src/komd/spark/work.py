@@ -21,7 +21,7 @@ from komd.models.recommender import Recommender
 from komd.models.registry import load
 from komd.spark.folder import Folder
 
-__all__ = ["Asked", "known_people", "packed", "row_sums", "scored_pairs", "strangers"]
+__all__ = ["Asked", "block_sums", "known_people", "packed", "scored_pairs", "strangers"]
 
 _PEOPLE = 2_048  # whose lists are handed to Spark together
 _held: dict[str, Recommender] = {}
@@ -118,11 +118,11 @@ def packed(items: pa.Array, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
     yield pa.RecordBatch.from_arrays([*numbers, *(pa.array([blob], pa.large_binary()) for blob in blobs)], names)
 
 
-def row_sums(folder: Folder, blocks: Iterator[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
-    """Sums of blocks of rows of a streamed matrix: where each begins, and the sums."""
+def block_sums(folder: Folder, blocks: Iterator[tuple[int, int]]) -> Iterator[bytes]:
+    """The sums of the rows of a streamed matrix (of its base, where it has a low-rank part), for blocks of rows."""
     matrix: Any = opened(folder)._matrix  # type: ignore[attr-defined]
-    for first, last in blocks:
-        yield first, matrix.row_sums(first, last).tobytes()
+    for block in blocks:
+        yield matrix.sums_of(block).tobytes()
 
 
 def _lists(model: Recommender, asked: Asked, people: pa.Array, rows: Histories) -> Iterator[pa.RecordBatch]:
