@@ -7,7 +7,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from komd._core.project import project_two_simplexes
 from komd._core.simplex import solve_shrinking, solve_simplex
 from komd._core.solve import gather_row, solve_users
 from komd.kernels.matrix import DenseMatrix, SparseMatrix
@@ -191,22 +190,3 @@ def test_users_are_counted_when_their_gap_stays_open():
     for side in (1000, 2):
         unsolved, _, _, gaps = solved(DenseMatrix(K), True, 0.01, histories, tol=1e-30, side=side)
         assert unsolved == np.count_nonzero(gaps > 1e-30) > 0
-
-
-@settings(deadline=None, max_examples=80)
-@given(st.integers(0, 2**32 - 1), st.integers(2, 40), st.floats(1e-3, 1e3), st.floats(0.01, 1.0))
-def test_projection_on_two_simplexes(seed, m, spread, shrink):
-    rng = np.random.default_rng(seed)
-    V = rng.standard_normal((4, m)) * spread
-    V[1] = V[1, 0]  # all equal
-    P = np.zeros((4, m), np.uint8)
-    for u in range(4):
-        P[u, rng.choice(m, rng.integers(1, m), replace=False)] = 1
-    A, thresholds = np.empty_like(V), rng.standard_normal((4, 2)) * spread
-    project_two_simplexes(V, P, shrink, 0.5 * shrink, thresholds, A)
-    for u in range(4):
-        for side, share in ((1, shrink), (0, 0.5 * shrink)):
-            mask = P[u] == side
-            expected = reference.project_simplex(V[u, mask] * share)
-            assert np.allclose(A[u, mask], expected, atol=1e-12 * max(1.0, spread))
-            assert A[u, mask].sum() == pytest.approx(1.0, abs=1e-12 * max(1.0, spread))

@@ -37,7 +37,7 @@ def table(found):
 def matrix_of(model):
     """K of a fitted model in inside numbers, whole, float64."""
     if isinstance(model, komd.CFOMD):
-        return model._single.astype(float)
+        return model._K.astype(float)
     K = model._matrix
     return np.array([K.row(i) for i in range(K.items)], float)
 
@@ -185,14 +185,15 @@ def test_block_sizes_change_nothing(model, small, monkeypatch):
         assert model.recommend(n=10, threads=2).to_arrow().equals(whole)
 
 
-@pytest.mark.parametrize("model", [m for m in EVERY if isinstance(m, komd.CFOMD)], ids=repr)
-def test_block_sizes_change_nothing_beyond_rounding(model, small, monkeypatch):
-    """CF-OMD's gradients are one matrix product for all people of a block, whose rounding depends on the block."""
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+def test_a_user_alone_is_scored_as_in_any_block(model, small):
     model = model.clone().fit(small)
     rows = model.catalogue.histories
-    whole = model._scores_of(rows)
+    together = model._scores_of(rows)
     for u in range(0, len(rows), 11):
-        assert np.allclose(model._scores_of(rows.block(u, u + 1))[0], whole[u], atol=1e-9)
+        assert np.array_equal(model._scores_of(rows.block(u, u + 1))[0], together[u])
+        first = max(0, u - 5)
+        assert np.array_equal(model._scores_of(rows.block(first, u + 1))[-1], together[u])
 
 
 @pytest.mark.parametrize("held", ["dense", "sparse"])

@@ -1,0 +1,254 @@
+"""CF-OMD's problem: a distribution over what a user chose and one over what they did not (docs/maths.md).
+
+All users of a block step together, so that each row of K is read once for all of them; but no number of one user enters
+the arithmetic of another, and every sum runs in a fixed order. The answer is the same in any block, to the last bit.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from komd._core.compile import compiled, inner
+from komd._core.simplex import solve_shrinking
+
+__all__ = [
+    "Problem",
+    "State",
+    "measure_gaps",
+    "multiply_symmetric",
+    "project_simplex",
+    "scratch_for",
+    "state_for",
+    "step_users",
+]
+
+_ROWS, _COLUMNS = 16, 128  # of K, converted to double precision at a time: they stay in the first cache
+
+
+class Problem(NamedTuple):
+    """What does not change while a block of users is solved."""
+
+    K: np.ndarray
+    """items x items, float32, symmetric."""
+    indptr: np.ndarray
+    indices: np.ndarray
+    """The users' histories, as compressed rows."""
+    lam_p: float
+    lam_n: float
+    step: float
+    """1 / (2 L), L at least the largest eigenvalue of the centred K."""
+    tol: float
+    """KKT gap to which the weights of the history are solved in each iteration."""
+
+
+class State(NamedTuple):
+    """Where a block of users stands; row u of the matrices (users x items, float64) belongs to user u."""
+
+    p: np.ndarray
+    """Weights of the histories' items, one after another as in `Problem.indices`."""
+    a: np.ndarray
+    """Weights of all other items; 0 at those of the history."""
+    a_before: np.ndarray
+    Ka: np.ndarray
+    """K a."""
+    Ka_before: np.ndarray
+    Kp: np.ndarray
+    """K times the weights of the history, the p of the last step."""
+    threshold: np.ndarray
+    """Of the last projection: a good start for the next."""
+    momentum: np.ndarray
+    gap: np.ndarray
+
+
+class _Scratch(NamedTuple):
+    squares: np.ndarray
+    lines: np.ndarray
+    kept: np.ndarray
+    V: np.ndarray
+
+
+def state_for(indptr: np.ndarray, indices: np.ndarray, items: int) -> State:
+    """Even weights on both sides of every user, who must have an item on each; K a is still to be computed."""
+    users = len(indptr) - 1
+    lengths = np.diff(indptr)
+    a = np.repeat(1.0 / (items - lengths)[:, None], items, axis=1)
+    a[np.repeat(np.arange(users), lengths), indices] = 0.0
+    return State(
+        p=np.repeat(1.0 / lengths, lengths),
+        a=a,
+        a_before=a.copy(),
+        Ka=np.zeros_like(a),
+        Ka_before=np.zeros_like(a),
+        Kp=np.zeros_like(a),
+        threshold=np.zeros(users),
+        momentum=np.ones(users),
+        gap=np.full(users, np.inf),
+    )
+
+
+def scratch_for(longest: int, items: int) -> _Scratch:
+    """Scratch buffers for `step_users`, for histories of at most `longest` items."""
+    return _Scratch(
+        np.empty((2, longest * longest), np.float32),
+        np.empty((9, longest)),
+        np.empty(longest, np.int32),
+        np.empty(items),
+    )
+
+
+@compiled
+def multiply_symmetric(K: np.ndarray, X: np.ndarray, out: np.ndarray) -> None:
+    """out[u] = K X[u] for every row u: terms in ascending order, whatever rows are computed together.
+
+    Twin: a matrix product in tests/core/test_two_simplexes.py.
+    """
+    m = K.shape[0]
+    tile = np.empty((_ROWS, _COLUMNS))
+    for left in range(0, m, _COLUMNS):
+        width = min(_COLUMNS, m - left)
+        out[:, left : left + width] = 0.0
+        for top in range(0, m, _ROWS):
+            height = min(_ROWS, m - top)
+            for i in range(height):
+                for j in range(width):
+                    tile[i, j] = np.float64(K[top + i, left + j])
+            for u in range(X.shape[0]):
+                sums = out[u, left : left + width]
+                i = 0
+                while i + 4 <= height:  # four rows at a time: a quarter of the loads and stores of the sums
+                    x0, x1, x2, x3 = X[u, top + i], X[u, top + i + 1], X[u, top + i + 2], X[u, top + i + 3]
+                    t0, t1, t2, t3 = tile[i], tile[i + 1], tile[i + 2], tile[i + 3]
+                    for j in range(width):
+                        sums[j] = (((sums[j] + x0 * t0[j]) + x1 * t1[j]) + x2 * t2[j]) + x3 * t3[j]
+                    i += 4
+                while i < height:
+                    x0 = X[u, top + i]
+                    t0 = tile[i]
+                    for j in range(width):
+                        sums[j] += x0 * t0[j]
+                    i += 1
+
+
+@compiled
+def step_users(problem: Problem, state: State, scratch: _Scratch) -> None:
+    """One iteration for every user: accelerated proximal gradients on `a`, for each of which `p` is solved exactly.
+
+    `state.Ka` arrives as K a and leaves as K a_before: the caller multiplies. Twin: tests/reference.py::solve_cfomd,
+    by the answer reached.
+    """
+    for u in range(problem.indptr.shape[0] - 1):
+        start, end = problem.indptr[u], problem.indptr[u + 1]
+        h, p = problem.indices[start:end], state.p[start:end]
+        a, a_before, Ka, Ka_before = state.a[u], state.a_before[u], state.Ka[u], state.Ka_before[u]
+        t = state.momentum[u]
+        longer = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
+        beyond = (t - 1.0) / longer  # the gradient is taken at a + beyond (a - a_before)
+        _solve_positives(problem, h, Ka, Ka_before, beyond, p, scratch)
+        _times_rows(problem.K, h, p, state.Kp[u])
+        V, Kp = scratch.V, state.Kp[u]
+        shrink = 1.0 / (1.0 + 2.0 * problem.step * problem.lam_n)
+        for j in range(V.shape[0]):
+            z = a[j] + beyond * (a[j] - a_before[j])
+            Kz = Ka[j] + beyond * (Ka[j] - Ka_before[j])
+            V[j] = (z - 2.0 * problem.step * (Kz - Kp[j])) * shrink
+        for i in h:
+            V[i] = -np.inf
+        threshold = project_simplex(V, state.threshold[u])
+        state.threshold[u] = threshold
+        uphill = 0.0
+        for j in range(V.shape[0]):
+            fresh = max(0.0, V[j] - threshold)
+            z = a[j] + beyond * (a[j] - a_before[j])
+            uphill += (z - fresh) * (fresh - a[j])
+            a_before[j] = a[j]
+            a[j] = fresh
+            Ka_before[j] = Ka[j]
+        state.momentum[u] = 1.0 if uphill > 0.0 else longer
+
+
+@inner
+def _solve_positives(
+    problem: Problem,
+    h: np.ndarray,
+    Ka: np.ndarray,
+    Ka_before: np.ndarray,
+    beyond: float,
+    p: np.ndarray,
+    scratch: _Scratch,
+) -> None:
+    """The best p where the other side stands at a + beyond (a - a_before), from the p in hand."""
+    m_u = h.shape[0]
+    K_u = scratch.squares[0, : m_u * m_u].reshape(m_u, m_u)
+    g, q = scratch.lines[0, :m_u], scratch.lines[1, :m_u]
+    for i in range(m_u):
+        row = problem.K[h[i]]
+        total = 0.0
+        for k in range(m_u):
+            K_u[i, k] = row[h[k]]
+            total += K_u[i, k] * p[k]
+        q[i] = Ka[h[i]] + beyond * (Ka[h[i]] - Ka_before[h[i]])
+        g[i] = total + problem.lam_p * p[i] - q[i]
+    solve_shrinking(K_u, q, g, problem.lam_p, p, problem.tol, scratch.kept, scratch.squares[1], scratch.lines[2:])
+
+
+@inner
+def _times_rows(K: np.ndarray, h: np.ndarray, p: np.ndarray, out: np.ndarray) -> None:
+    """out = sum over i of p_i K[h_i]."""
+    out[:] = 0.0
+    for i in range(h.shape[0]):
+        if p[i] != 0.0:
+            row = K[h[i]]
+            for j in range(out.shape[0]):
+                out[j] += p[i] * row[j]
+
+
+@compiled
+def measure_gaps(problem: Problem, state: State) -> None:
+    """α'∇ − min ∇ on both sides: never less than the distance of the objective from its minimum."""
+    for u in range(problem.indptr.shape[0] - 1):
+        start, end = problem.indptr[u], problem.indptr[u + 1]
+        h, p = problem.indices[start:end], state.p[start:end]
+        a, Ka, Kp = state.a[u], state.Ka[u], state.Kp[u]
+        least_p = np.inf
+        for i in range(h.shape[0]):
+            least_p = min(least_p, Kp[h[i]] + problem.lam_p * p[i] - Ka[h[i]])
+        least_n = np.inf
+        place = 0
+        for j in range(a.shape[0]):
+            if place < h.shape[0] and h[place] == j:
+                place += 1
+            else:
+                least_n = min(least_n, Ka[j] + problem.lam_n * a[j] - Kp[j])
+        gap = 0.0
+        for i in range(h.shape[0]):
+            gap += p[i] * (Kp[h[i]] + problem.lam_p * p[i] - Ka[h[i]] - least_p)
+        for j in range(a.shape[0]):  # a is zero at the items of the history
+            gap += a[j] * (Ka[j] + problem.lam_n * a[j] - Kp[j] - least_n)
+        state.gap[u] = 2.0 * gap
+
+
+@compiled
+def project_simplex(v: np.ndarray, t: float) -> float:
+    """The t for which max(0, v - t) sums to one; entries of minus infinity take no part.
+
+    The sum is convex and piecewise linear in t: Newton from any start ends after a few passes.
+    Twin: tests/reference.py::project_simplex.
+    """
+    for _ in range(200):
+        total = 0.0
+        above = 0
+        most = -np.inf
+        for j in range(v.shape[0]):
+            most = max(most, v[j])
+            if v[j] > t:
+                total += v[j] - t
+                above += 1
+        if above == 0:
+            t = most - 1.0
+            continue
+        t += (total - 1.0) / above
+        if abs(total - 1.0) < 1e-14:
+            break
+    return t

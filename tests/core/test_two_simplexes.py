@@ -1,0 +1,77 @@
+"""CF-OMD's solver: its matrix product, its projection, its gaps, and the answer beside cvxopt's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from komd._core.two_simplexes import (
+    Problem,
+    measure_gaps,
+    multiply_symmetric,
+    project_simplex,
+    scratch_for,
+    state_for,
+    step_users,
+)
+from tests import reference
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 300), st.integers(1, 9))
+def test_the_product_is_right_and_each_row_is_independent_of_the_others(seed, m, users):
+    rng = np.random.default_rng(seed)
+    K = rng.standard_normal((m, m)).astype(np.float32)
+    K = K + K.T
+    X = rng.standard_normal((users, m)) * (rng.random((users, m)) < 0.5)
+    out = np.full((users, m), np.nan)
+    multiply_symmetric(K, X, out)
+    assert np.allclose(out, X @ K.astype(np.float64), rtol=1e-12, atol=1e-12 * m)
+    for u in range(users):
+        alone = np.empty((1, m))
+        multiply_symmetric(K, X[u : u + 1], alone)
+        assert np.array_equal(alone[0], out[u])
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.floats(1e-3, 1e3))
+def test_projection_on_the_simplex(seed, m, spread):
+    rng = np.random.default_rng(seed)
+    for v in (rng.standard_normal(m) * spread, np.full(m, spread)):
+        left_out = np.concatenate([v, np.full(3, -np.inf)])
+        t = project_simplex(left_out, rng.standard_normal() * spread)
+        assert np.allclose(np.maximum(v - t, 0.0), reference.project_simplex(v), atol=1e-12 * max(1.0, spread))
+        assert np.maximum(left_out - t, 0.0).sum() == pytest.approx(1.0, abs=1e-12 * max(1.0, spread))
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.01, 1.0]), st.sampled_from([0.0, 0.01, 1.0, 100.0]))
+def test_steps_lead_to_the_optimum_and_gaps_are_the_twins(seed, lam_p, lam_n):
+    rng = np.random.default_rng(seed)
+    m, users = 17, 5
+    X = np.abs(rng.standard_normal((m, 6)))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    K = (X @ X.T).astype(np.float32)
+    rows = [np.sort(rng.choice(m, rng.integers(1, m), replace=False)).astype(np.int32) for _ in range(users)]
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
+    problem = Problem(K, indptr, np.concatenate(rows), lam_p, lam_n, 1 / (2 * m), 1e-12)
+    state, scratch = state_for(indptr, problem.indices, m), scratch_for(m, m)
+    multiply_symmetric(K, state.a, state.Ka)
+    state.Ka_before[:] = state.Ka
+    for _ in range(600):
+        step_users(problem, state, scratch)
+        multiply_symmetric(K, state.a, state.Ka)
+    measure_gaps(problem, state)
+    for u, row in enumerate(rows):
+        positive = np.isin(np.arange(m), row)
+        alpha = state.a[u].copy()
+        assert (alpha[row] == 0).all()
+        alpha[row] = state.p[indptr[u] : indptr[u + 1]]
+        gap = reference.two_simplex_gap(K.astype(np.float64), positive, lam_p, lam_n, alpha)
+        assert state.gap[u] == pytest.approx(gap, abs=1e-12 * max(1.0, lam_n))
+        theirs = reference.solve_two_simplexes(K.astype(np.float64), positive, lam_p, lam_n)
+        best = reference.two_simplex_objective(K, positive, lam_p, lam_n, theirs)
+        assert reference.two_simplex_objective(K, positive, lam_p, lam_n, alpha) <= best + gap + 1e-9
+        assert lam_n < 1 or gap < 1e-9 * lam_n
