@@ -62,7 +62,7 @@ def test_it_is_the_exact_filter_within_the_bound_it_states(seed, items, rank, mu
     assert not got[items:].any() and not got[:, items:].any()
     assert np.allclose(found.sums(), got.sum(axis=1), atol=1e-3)
     some = np.arange(0, items, 3, dtype=np.int32)
-    assert np.array_equal(found.entries(some, 1), got[some, 1].astype(np.float32))
+    assert np.array_equal(found.entries(some, some[::-1]), got[np.ix_(some, some[::-1])].astype(np.float32))
     dense = filter_truncated(DenseMatrix(K.copy()), spectrum, max(mu, 2 * spectrum.last + 1e-9), items)
     assert np.array_equal(dense.values, dense.values.T)
 

@@ -69,7 +69,7 @@ def test_strips_rows_and_blocks_are_those_of_the_dense_matrix(kernel, weighted, 
     held = streamed.rows(some)
     assert np.array_equal(np.array([held.row(int(i)) for i in some]), dense.values[some])
     assert np.array_equal(streamed.row(7), dense.row(7))
-    assert np.array_equal(streamed.entries(some, 4), dense.entries(some, 4))
+    assert np.array_equal(streamed.entries(some, some[:2]), dense.entries(some, some[:2]))
     blocks, starts = streamed.gather(rows.indptr, rows.indices, rows.indptr, rows.indices)
     for u in range(0, 300, 17):
         h = rows.indices[rows.indptr[u] : rows.indptr[u + 1]]

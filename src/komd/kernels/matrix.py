@@ -80,8 +80,8 @@ class ItemMatrix(ABC):
         """One row, dense."""
 
     @abstractmethod
-    def entries(self, rows: NDArray[np.int32], column: int) -> NDArray[np.float32]:
-        """M[rows, column]."""
+    def entries(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
+        """M between these rows and these columns (rows × columns)."""
 
     @abstractmethod
     def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
@@ -141,8 +141,8 @@ class DenseMatrix(ItemMatrix):
         out: NDArray[np.float32] = self.values[item]
         return out
 
-    def entries(self, rows: NDArray[np.int32], column: int) -> NDArray[np.float32]:
-        out: NDArray[np.float32] = self.values[rows, column]
+    def entries(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
+        out: NDArray[np.float32] = self.values[np.ix_(rows, columns)]
         return out
 
     def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
@@ -185,13 +185,15 @@ class SparseMatrix(ItemMatrix):
         out[self.indices[inside]] = self.values[inside]
         return out
 
-    def entries(self, rows: NDArray[np.int32], column: int) -> NDArray[np.float32]:
-        out = np.zeros(len(rows), np.float32)
+    def entries(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
+        out = np.zeros((len(rows), len(columns)), np.float32)
         for place, row in enumerate(rows):
-            start, end = self.indptr[row], self.indptr[row + 1]
-            at = start + np.searchsorted(self.indices[start:end], column)
-            if at < end and self.indices[at] == column:
-                out[place] = self.values[at]
+            inside = slice(self.indptr[row], self.indptr[row + 1])
+            names = self.indices[inside]
+            at = np.searchsorted(names, columns)
+            found = np.flatnonzero(at < len(names))
+            found = found[names[at[found]] == columns[found]]
+            out[place, found] = self.values[inside][at[found]]
         return out
 
     def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:

@@ -64,8 +64,8 @@ class StreamedMatrix(ItemMatrix):
     def row(self, item: int) -> NDArray[np.float32]:
         return self.rows(np.array([item], np.int32)).row(item)
 
-    def entries(self, rows: NDArray[np.int32], column: int) -> NDArray[np.float32]:
-        return self.rows(np.unique(rows)).entries(rows, column)
+    def entries(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
+        return self.rows(np.unique(rows)).entries(rows, columns)
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         # Saved, so that many processes map one copy and none has to turn the pairs over.

@@ -62,9 +62,9 @@ class UpdatedMatrix(ItemMatrix):
         out: NDArray[np.float32] = self.base.row(item) - products(self._signed(self.W[item : item + 1]), self.W)[0]
         return out
 
-    def entries(self, rows: NDArray[np.int32], column: int) -> NDArray[np.float32]:
-        taken = products(self._signed(self.W[column : column + 1]), self.W[rows])[0]
-        out: NDArray[np.float32] = self.base.entries(rows, column) - taken
+    def entries(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
+        low_rank = products(self._signed(self.W[columns]), self.W[rows]).T
+        out: NDArray[np.float32] = self.base.entries(rows, columns) - low_rank
         return out
 
     def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:

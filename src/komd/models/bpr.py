@@ -111,7 +111,7 @@ class BPR(FactorModel):
             )
         return np.zeros((len(histories), self._X.shape[1]))  # nobody has a history: popularity serves them
 
-    def _explain(self, history: Histories, item: int) -> NoReturn:
+    def _explain(self, history: Histories, items: NDArray[np.int32]) -> NoReturn:
         raise InputError(
             "BPR cannot explain a score: it is a product of learned factors, and no part of it belongs to an item of "
             "the history; BPRKNN (the same criterion) and WRMF can"

@@ -15,6 +15,7 @@ from komd.models.catalogue import Catalogue
 from komd.models.cfkomd import CFKOMD, Solution
 from komd.models.histories import Histories
 from komd.models.parameters import at_least
+from komd.models.recommendations import Contributions
 from komd.models.recommender import Arrays, Recommender
 
 __all__ = ["CFOMD"]
@@ -168,15 +169,13 @@ class CFOMD(Recommender):
 
         multiply_symmetric(self._K, self._solve(histories)[0], scores)
 
-    def _explain(
-        self, history: Histories, item: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.float32], NDArray[np.float64], float]:
+    def _explain(self, history: Histories, items: NDArray[np.int32]) -> Contributions:
         beta = self._solve(history)[0][0]
-        column = self._K[:, item]
         weights = beta[history.indices]
-        contributions = weights * column[history.indices]
+        columns = self._K[:, items]
+        similarities = columns[history.indices]
         beta[history.indices] = 0.0
-        return weights, column[history.indices], contributions, float(beta @ column)
+        return Contributions(weights, similarities, weights[:, None] * similarities, beta @ columns)
 
     def _similarities(self, item: int) -> NDArray[np.float32]:
         out: NDArray[np.float32] = self._K[item]

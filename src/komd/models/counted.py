@@ -24,6 +24,7 @@ from komd.models.histories import Histories, well_formed
 from komd.models.itembased import ItemBased, Neighbourhood
 from komd.models.parameters import one_of
 from komd.models.ranking import Question, Ranked
+from komd.models.recommendations import Contributions
 from komd.models.recommender import Arrays
 from komd.models.streaming import is_streamed, rank_streamed, room_for
 
@@ -116,11 +117,9 @@ class FromCounts(ItemBased):
         near = self._at_hand(histories)
         super(FromCounts, near)._score(histories, scores)
 
-    def _explain(
-        self, history: Histories, item: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.float32], NDArray[np.float64], float]:
+    def _explain(self, history: Histories, items: NDArray[np.int32]) -> Contributions:
         near = self._at_hand(history)
-        return super(FromCounts, near)._explain(history, item)
+        return super(FromCounts, near)._explain(history, items)
 
     def _ranked(
         self,

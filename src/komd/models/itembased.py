@@ -22,6 +22,7 @@ from komd.kernels.matrix import ItemMatrix
 from komd.kernels.updated import UpdatedMatrix
 from komd.models.catalogue import Catalogue
 from komd.models.histories import Histories
+from komd.models.recommendations import Contributions
 from komd.models.recommender import Arrays, Recommender
 
 __all__ = ["ItemBased", "Neighbourhood", "RowSums"]
@@ -67,19 +68,17 @@ class ItemBased(Recommender):
             standing = updated.projected(histories.indptr, histories.indices, weights)
             updated.take_scores(standing, scores)
 
-    def _explain(
-        self, history: Histories, item: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.float32], NDArray[np.float64], float]:
+    def _explain(self, history: Histories, items: NDArray[np.int32]) -> Contributions:
         weights, offsets = self._weigh(history)
-        similarities = self._matrix.entries(history.indices, item)
-        parts = weights * similarities
+        similarities = self._matrix.entries(history.indices, items)
+        parts = weights[:, None] * similarities
         if isinstance(self._matrix, UpdatedMatrix):
             # A score's sum over the factors is in single precision: what that rounds off goes to the largest part.
-            standing = self._matrix.projected(history.indptr, history.indices, weights)
-            taken = float(self._matrix.taken(standing, item, item + 1)[0, 0])
-            whole = float(weights @ self._matrix.base.entries(history.indices, item)) - taken
-            parts[np.argmax(np.abs(parts))] += whole - parts.sum()
-        return weights, similarities, parts, float(-offsets[0] * self._S[item])
+            scores = weights @ self._matrix.base.entries(history.indices, items)
+            projected = self._matrix.projected(history.indptr, history.indices, weights)
+            self._matrix.take_targets(projected, np.array([0, len(items)]), items, scores)
+            parts[np.abs(parts).argmax(axis=0), np.arange(len(items))] += scores - parts.sum(axis=0)
+        return Contributions(weights, similarities, parts, -offsets[0] * self._S[items])
 
     def _similarities(self, item: int) -> NDArray[np.float32]:
         return self._matrix.row(item)

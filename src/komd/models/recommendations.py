@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-__all__ = ["Explanation", "Recommendations", "Table"]
+__all__ = ["Contributions", "Explanation", "Recommendations", "Table"]
 
 _SHOWN = 10
 
@@ -74,6 +76,18 @@ class Recommendations(Table):
         if self.skipped:
             lines.append(f"{self.skipped:,} unknown ids skipped")
         return "\n".join(lines)
+
+
+class Contributions(NamedTuple):
+    """What one history adds to the scores of some items: `parts.sum(axis=0) + global_terms` are the scores.
+
+    `weights` are those of the history's items; `similarities` and `parts` are matrices (history × items).
+    """
+
+    weights: NDArray[np.float64]
+    similarities: NDArray[np.float32]
+    parts: NDArray[np.float64]
+    global_terms: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

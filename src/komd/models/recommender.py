@@ -22,7 +22,7 @@ from komd.models.catalogue import Catalogue, OnUnknown
 from komd.models.histories import Histories, well_formed
 from komd.models.parameters import Parameters, one_of
 from komd.models.ranking import Question, Ranked, rank_block, users_per_block
-from komd.models.recommendations import Explanation, Recommendations
+from komd.models.recommendations import Contributions, Explanation, Recommendations
 
 __all__ = ["Recommender"]
 
@@ -48,10 +48,8 @@ class Recommender(Parameters, ABC):
         """Fill scores (people × items) for these histories; rows of people without history are overwritten after."""
 
     @abstractmethod
-    def _explain(
-        self, history: Histories, item: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.float32], NDArray[np.float64], float]:
-        """Weights, similarities and contributions of the items of one history, and the global term."""
+    def _explain(self, history: Histories, items: NDArray[np.int32]) -> Contributions:
+        """What the items of one history, which is not empty, add to the scores of these items."""
 
     @abstractmethod
     def _similarities(self, item: int) -> NDArray[np.float32]:
@@ -152,21 +150,24 @@ class Recommender(Parameters, ABC):
             row = Histories.of_rows([catalogue.find_items(_several(history), "error")])
         number = int(catalogue.find_items([item], "error")[0])
         score = float(self._scores_of(row)[0, number])
-        if len(row.indices):
-            weights, similarities, contributions, rest = self._explain(row, number)
-        else:
-            weights = contributions = np.zeros(0)
-            similarities, rest = np.zeros(0, np.float32), score
-        order = np.argsort(-np.abs(contributions), kind="stable")
+        weights, similarities, parts, global_terms = self.explained(row, np.array([number], np.int32))
+        order = np.argsort(-np.abs(parts[:, 0]), kind="stable")
         table = pa.table(
             {
                 "item_id": catalogue.item_ids(row.indices[order]),
                 "weight": weights[order],
-                "similarity": similarities[order].astype(np.float64),
-                "contribution": contributions[order],
+                "similarity": similarities[order, 0].astype(np.float64),
+                "contribution": parts[order, 0],
             }
         )
-        return Explanation(user, item, score, rest, table, fallback=not len(row.indices))
+        return Explanation(user, item, score, float(global_terms[0]), table, fallback=not len(row.indices))
+
+    def explained(self, history: Histories, items: NDArray[np.int32]) -> Contributions:
+        """`explain` in inside numbers, for one user and many items: the user's problem is solved once."""
+        if len(history.indices):
+            return self._explain(history, items)
+        nothing = np.zeros((0, len(items)))
+        return Contributions(np.zeros(0), nothing.astype(np.float32), nothing, self.catalogue.popularity[items])
 
     def similar_items(self, items: Any, *, n: int = 10, on_unknown: OnUnknown = "error") -> Recommendations:
         """The n items most like each of these; only those with some likeness, never the item itself."""

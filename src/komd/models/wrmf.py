@@ -10,6 +10,7 @@ from komd.models.catalogue import Catalogue
 from komd.models.factors import FactorModel, fit_rival, rival
 from komd.models.histories import Histories
 from komd.models.parameters import at_least, whole
+from komd.models.recommendations import Contributions
 from komd.models.recommender import Arrays
 
 __all__ = ["WRMF"]
@@ -114,13 +115,12 @@ class WRMF(FactorModel):
             wishes[filled] = (1.0 + float(self.alpha)) * sums
         return _solved(self._systems(histories), wishes[:, :, None])[:, :, 0]
 
-    def _explain(
-        self, history: Histories, item: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.float32], NDArray[np.float64], float]:
-        seen = _solved(self._systems(history)[0], self._Y[item])
+    def _explain(self, history: Histories, items: NDArray[np.int32]) -> Contributions:
+        seen = _solved(self._systems(history)[0], self._Y[items].T)
         similarities = self._Y[history.indices] @ seen
         weights = np.full(len(similarities), 1.0 + float(self.alpha))
-        return weights, similarities.astype(np.float32), weights * similarities, 0.0
+        parts = weights[:, None] * similarities
+        return Contributions(weights, similarities.astype(np.float32), parts, np.zeros(len(items)))
 
     def _restore(self, arrays: Arrays) -> None:
         super()._restore(arrays)

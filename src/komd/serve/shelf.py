@@ -16,9 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from komd.errors import ModelFileError
-from komd.models.counted import FromCounts
 from komd.models.histories import Histories
-from komd.models.itembased import ItemBased
 from komd.models.ranking import Question
 from komd.models.recommender import Recommender
 from komd.models.registry import load
@@ -158,7 +156,7 @@ class Shelf:
             for items, scores, count in zip(block.items, block.scores, block.counts, strict=True):
                 person = histories.block(len(lists), len(lists) + 1)
                 items, scores = items[:count], scores[:count]
-                why = None if reasons is None else self._reasons(person, items, scores, reasons)
+                why = None if reasons is None else self._reasons(person, items, reasons)
                 lists.append(Ranked(items, scores, not len(person.indices), why))
         return lists
 
@@ -178,25 +176,13 @@ class Shelf:
             candidates = np.setdiff1d(candidates, deny)
         return candidates
 
-    def _reasons(
-        self, person: Histories, items: NDArray[np.int32], scores: NDArray[np.float64], largest: int
-    ) -> list[Reason]:
-        if not len(person.indices):  # served by popularity: nothing of theirs is in the score
-            nothing = np.zeros(0)
-            return [Reason(person.indices, nothing, 0, 0.0, float(score)) for score in scores]
-        model, made = self.model, []
-        if isinstance(model, FromCounts):
-            model = model._at_hand(person)
-        weights = model._weigh(person) if isinstance(model, ItemBased) else None
-        for item in items:
-            if isinstance(model, ItemBased) and weights is not None:  # ItemBased._explain, solving once for the list
-                parts = weights[0] * model._matrix.entries(person.indices, int(item))
-                rest = float(-weights[1][0] * model._S[item])
-            else:
-                _, _, parts, rest = model._explain(person, int(item))
-            order = np.argsort(-np.abs(parts), kind="stable")
+    def _reasons(self, person: Histories, items: NDArray[np.int32], largest: int) -> list[Reason]:
+        parts, global_terms = self.model.explained(person, items)[2:]
+        made = []
+        for mine, rest in zip(parts.T, global_terms.tolist(), strict=True):
+            order = np.argsort(-np.abs(mine), kind="stable")
             shown, hidden = order[:largest], order[largest:]
-            made.append(Reason(person.indices[shown], parts[shown], len(hidden), float(parts[hidden].sum()), rest))
+            made.append(Reason(person.indices[shown], mine[shown], len(hidden), float(mine[hidden].sum()), rest))
         return made
 
     def similar(self, item: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
