@@ -43,13 +43,15 @@ def read_in_all_ways(text: str, train: komd.Interactions, test: komd.Interaction
 def ties_by_number(model: Any, test: komd.Interactions) -> float:
     """AUC where of two items with the same score the one with the higher number stands first."""
     areas = []
+    chosen = model.catalogue.popularity[model.catalogue.inside] > 0
     tested = np.flatnonzero(test.activity)
     for start in range(0, len(tested), BLOCK):
         some = tested[start : start + BLOCK]
-        table = model.recommend(test.users.take(some).to_pylist(), n=test.shape[1]).to_arrow()
+        everything = test.items.values.to_pylist()  # those that nobody chose must be asked for
+        table = model.recommend(test.users.take(some).to_pylist(), n=test.shape[1], items=everything).to_arrow()
         whose = test.users.find(table["user_id"].combine_chunks())
         numbers = test.items.find(table["item_id"].combine_chunks())
-        scores = table["score"].to_numpy()
+        scores = np.where(chosen[numbers], table["score"].to_numpy(), -np.inf)
         for user in some:
             rows = np.flatnonzero(whose == user)
             wanted = np.isin(numbers[rows], test.indices[test.indptr[user] : test.indptr[user + 1]])

@@ -16,6 +16,7 @@ import komd
 from komd.errors import FallbackWarning, InputError, UnknownIdError
 from komd.interactions.interactions import Interactions
 from komd.models.registry import MODELS
+from tests import reference
 
 # Other parametrisations worth holding to the same promises, by model.
 VARIANTS = {
@@ -293,7 +294,48 @@ def test_a_known_user_without_history(model):
     with pytest.warns(FallbackWarning):
         found = model.recommend(n=4)
     assert found.fallback == [1]
-    assert found.items(1) == [0, 1, 2, 3]
+    assert found.items(1) == [0, 1, 2]  # nobody chose 3
+
+
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+def test_items_nobody_chose_come_last(model, small):
+    """They are not recommended unless named, and in AUC they are below every other item and equal."""
+    rng = np.random.default_rng(0)
+    R = small.to_csr().toarray()
+    nobodys = [0, 7, 20, 33, 49]
+    test = R.astype(bool) & (rng.random(R.shape) < 0.3)
+    test[:, nobodys] |= rng.random((len(R), len(nobodys))) < 0.2
+    train = R * ~test
+    train[:, nobodys] = 0
+    train[np.arange(len(R)), 1 + np.arange(len(R)) % 6] = 1  # nobody is without history
+    test &= train == 0
+    model = model.clone().fit(sparse.csr_array(train))
+    chosen = np.flatnonzero(train.sum(axis=0))
+    for exclude_seen in (True, False):
+        lists = by_user(model.recommend(n=50, exclude_seen=exclude_seen))
+        for user, listed in lists.items():
+            expected = set(chosen) - (set(np.flatnonzero(train[user])) if exclude_seen else set())
+            assert {row["item_id"] for row in listed} == expected
+    assert not set(nobodys) & set(model.similar_items(chosen[:5], n=50).to_arrow()["item_id"].to_pylist())
+    named = rows(model.recommend(n=50, items=list(range(50)), exclude_seen=False))
+    assert len(named) == R.size
+    scores = np.empty(R.shape)
+    for row in named:  # their own, wherever they stand
+        scores[row["user_id"], row["item_id"]] = row["score"]
+    if type(model).__name__ not in UNEXPLAINED:
+        why = model.explain(3, 7)
+        assert why.score == pytest.approx(scores[3, 7], abs=1e-9)
+        assert sum(why.to_arrow()["contribution"].to_pylist()) + why.global_term == pytest.approx(why.score, abs=1e-9)
+    scores[:, np.setdiff1d(np.arange(50), chosen)] = -1e300
+    for ties, tie in (("half", 0.5), ("strict", 0.0)):
+        found = komd.evaluate(model, sparse.csr_array(test), metrics=["auc", "recall@50"], ties=ties)
+        tested = found.users.to_pylist()
+        expected = [
+            reference.area_under_curve(scores[u][test[u]], scores[u][~test[u] & (train[u] == 0)], tie) for u in tested
+        ]
+        assert np.allclose(found["auc"].values, expected, atol=1e-9)
+        share = [np.isin(np.flatnonzero(test[u]), chosen).mean() for u in tested]
+        assert np.allclose(found["recall@50"].values, share)
 
 
 def test_unknown_ids(model, small):

@@ -29,7 +29,7 @@ def problem(seed, levels):
 def test_area_is_scikit_learns_with_ties_one_half(seed, levels):
     scores, kind, indptr, test = problem(seed, levels)
     areas = np.empty(4)
-    area_under_curve(scores.copy(), indptr, test, 0.5, areas)
+    area_under_curve(scores.copy(), scores.shape[1], indptr, test, 0.5, areas)
     for u in range(4):
         seen = kind[u] > 0
         labels = kind[u][seen] == 1
@@ -44,7 +44,19 @@ def test_area_is_scikit_learns_with_ties_one_half(seed, levels):
 def test_area_is_the_printed_sum(seed, levels, tie):
     scores, kind, indptr, test = problem(seed, levels)
     areas = np.empty(4)
-    area_under_curve(scores.copy(), indptr, test, tie, areas)
+    area_under_curve(scores.copy(), scores.shape[1], indptr, test, tie, areas)
+    for u in range(4):
+        expected = reference.area_under_curve(scores[u][kind[u] == 1], scores[u][kind[u] == 2], tie)
+        assert areas[u] == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 5, 1000]), st.sampled_from([0.0, 0.5]), st.integers(0, 40))
+def test_items_nobody_chose_are_below_all_others_and_equal(seed, levels, tie, chosen):
+    scores, kind, indptr, test = problem(seed, levels)
+    areas = np.empty(4)
+    area_under_curve(scores.copy(), chosen, indptr, test, tie, areas)
+    scores[:, chosen:] = -1e9
     for u in range(4):
         expected = reference.area_under_curve(scores[u][kind[u] == 1], scores[u][kind[u] == 2], tie)
         assert areas[u] == pytest.approx(expected, abs=1e-12, nan_ok=True)
@@ -54,9 +66,9 @@ def test_ties_move_the_area():
     """Correction 4: the printed formula counts ties as wrong."""
     scores, indptr, test = np.zeros((1, 4)), np.array([0, 2]), np.array([0, 1], np.int32)
     areas = np.empty(1)
-    area_under_curve(scores.copy(), indptr, test, 0.5, areas)
+    area_under_curve(scores.copy(), scores.shape[1], indptr, test, 0.5, areas)
     assert areas[0] == 0.5
-    area_under_curve(scores.copy(), indptr, test, 0.0, areas)
+    area_under_curve(scores.copy(), scores.shape[1], indptr, test, 0.0, areas)
     assert areas[0] == 0.0
 
 

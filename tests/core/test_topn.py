@@ -66,6 +66,21 @@ def test_many_users_long_lists(seed):
         assert best[0][u, : best[2][u]].tolist() == reference.top(scores[u], everything, 100)
 
 
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 2**32 - 1))
+def test_candidates_without_gaps(seed):
+    """Such as all items that somebody chose, in strips that they fill, enter or miss."""
+    rng = np.random.default_rng(seed)
+    row = rng.integers(0, 9, 120).astype(float)
+    low, high = np.sort(rng.integers(0, 121, 2))
+    candidates, best = np.arange(low, high, dtype=np.int32), fresh(1, 20)
+    for first, last in pairwise([0, *np.sort(rng.integers(0, 121, 3)), 120]):
+        inside = candidates[(candidates >= first) & (candidates < last)]
+        push_top(np.array([row[first:last]]), inside, first, *best)
+    sort_top(*best)
+    check(row, candidates, 20, best)
+
+
 def test_minus_infinity_is_never_taken():
     best = fresh(1, 3)
     push_top(np.full((1, 5), -np.inf), np.arange(5, dtype=np.int32), 0, *best)

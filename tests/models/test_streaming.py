@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import komd
 from komd.errors import InputError
@@ -79,8 +80,6 @@ def test_ties_stand_as_they_do_in_memory(way):
     rng = np.random.default_rng(0)
     single = rng.random((120, 30)) < 0.15
     R = np.repeat(single, 3, axis=1)
-    import scipy.sparse
-
     train, test = R & (rng.random(R.shape) < 0.6), R
     train[:, 0] = test[:, 0] = True
     data = [scipy.sparse.csr_matrix(x.astype(np.float32)) for x in (train, test & ~train)]
@@ -91,6 +90,30 @@ def test_ties_stand_as_they_do_in_memory(way):
                 for s in ("dense", "streamed")
             ]
             assert np.allclose(areas[0], areas[1], atol=1e-12)
+
+
+@pytest.mark.parametrize("make", MODELS, ids=NAMES)
+def test_items_nobody_chose_come_last_in_every_storage(make, way):
+    rng = np.random.default_rng(1)
+    R = rng.random((150, 90)) < 0.12 * rng.random(90)
+    test = R & (rng.random(R.shape) < 0.4)
+    train = R & ~test
+    train[:, rng.random(90) < 0.2] = False
+    data = [scipy.sparse.csr_matrix(x.astype(np.float32)) for x in (train, test)]
+    nobodys = set(np.flatnonzero(~train.any(axis=0)))
+    assert len(nobodys) > 10
+    models = [make(storage=s).fit(data[0]) for s in ("dense", "sparse", "streamed")]
+    with pytest.warns(komd.FallbackWarning):
+        lists = [m.recommend(n=90, exclude_seen=False).to_arrow() for m in models]
+    for found in lists:
+        assert found.drop_columns("score").equals(lists[0].drop_columns("score"))
+        assert not nobodys & set(found["item_id"].to_pylist())
+        assert len(found) == 150 * (90 - len(nobodys))
+    for ties in ("half", "strict"):
+        measured = [komd.evaluate(m, data[1], metrics=["auc", "ndcg@90"], ties=ties) for m in models]
+        for name in ("auc", "ndcg@90"):
+            for found in measured[1:]:
+                assert np.array_equal(found[name].values, measured[0][name].values, equal_nan=True)
 
 
 @pytest.mark.parametrize("make", MODELS, ids=NAMES)

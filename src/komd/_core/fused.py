@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from komd._core.compile import compiled
-from komd._core.ranks import add_won
+from komd._core.ranks import add_won, level_unchosen
 from komd._core.strips import score_strip
 from komd._core.topn import push_top, veil_strip
 
@@ -37,14 +37,16 @@ def use_strip(
     met: np.ndarray,
     tested: np.ndarray,
     tie: float,
+    chosen: int,
     won: np.ndarray,
     scores: np.ndarray,
 ) -> None:
     """Score a strip for each person, leave out what they have, merge into their best, and count pairs won.
 
     `taken` is what a filtered matrix takes from the scores, or empty. People without history are scored by
-    `popularity`. Lists of length 0 and an empty `target_indptr` are not asked for. `scores` is scratch, one row as long
-    as the strip is wide. The parts are `_core/strips.py`, `topn.py`, `ranks.py`.
+    `popularity`. Lists of length 0 and an empty `target_indptr` are not asked for. Items from number `chosen` on, which
+    nobody chose, lose to every other item. `scores` is scratch, one row as long as the strip is wide.
+    The parts are `_core/strips.py`, `topn.py`, `ranks.py`.
     """
     measured = target_indptr.shape[0] > 0
     for u in range(indptr.shape[0] - 1):
@@ -64,4 +66,5 @@ def use_strip(
             if not exclude_seen:
                 veil_strip(row, indices, first, seen[u : u + 1], scores)
             veil_strip(target_indptr[u : u + 2], targets, first, met[u : u + 1], scores)
+            level_unchosen(scores[0], chosen - first)
             add_won(scores, target_indptr[u : u + 2], tested, tie, won[u : u + 1])

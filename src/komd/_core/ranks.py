@@ -6,7 +6,9 @@ import numpy as np
 
 from komd._core.compile import compiled, inner
 
-__all__ = ["add_won", "area_under_curve", "mark_hits"]
+__all__ = ["LOWEST", "add_won", "area_under_curve", "level_unchosen", "mark_hits"]
+
+LOWEST = -np.finfo(np.float64).max  # the score of every item that nobody chose, where areas are measured
 
 _CHUNK = 16  # scores looked at together: most often all are below every test item
 _FEW = 256  # test items; with more of them, an item's place among them is looked up instead of compared
@@ -14,17 +16,19 @@ _FEW = 256  # test items; with more of them, an item's place among them is looke
 
 @compiled
 def area_under_curve(
-    scores: np.ndarray, test_indptr: np.ndarray, test: np.ndarray, tie: float, areas: np.ndarray
+    scores: np.ndarray, chosen: int, test_indptr: np.ndarray, test: np.ndarray, tie: float, areas: np.ndarray
 ) -> None:
     """The share of (test item, other item) pairs that a user's scores put in the right order.
 
     Others are the items neither in the test row nor at minus infinity (the training history). An
-    equal pair counts `tie`: one half, or nothing. Not a number where a side is empty.
+    equal pair counts `tie`: one half, or nothing. Items from `chosen` on, which nobody chose, are below all
+    others and equal. Not a number where a side is empty.
     Twin: scikit-learn's roc_auc_score. `scores` is spoiled: test items end at minus infinity.
     """
     for u in range(test_indptr.shape[0] - 1):
         wanted = test[test_indptr[u] : test_indptr[u + 1]]
         row = scores[u]
+        level_unchosen(row, chosen)
         tested = np.empty(wanted.shape[0], np.float64)
         for k in range(wanted.shape[0]):
             tested[k] = row[wanted[k]]
@@ -43,9 +47,17 @@ def add_won(scores: np.ndarray, test_indptr: np.ndarray, tested: np.ndarray, tie
     """The same strip by strip: won[u] += pairs in the right order between u's test items and the items of the strip.
 
     `tested` are the scores of all test items, ascending for each user; in the strip they, too, are at minus infinity.
+    Items that nobody chose are at `LOWEST` in both.
     """
     for u in range(test_indptr.shape[0] - 1):
         won[u] += _won(scores[u], tested[test_indptr[u] : test_indptr[u + 1]], tie)
+
+
+@inner
+def level_unchosen(row: np.ndarray, chosen: int) -> None:
+    """Put the items from `chosen` on, except those at minus infinity, below every score."""
+    for j in range(max(chosen, 0), row.shape[0]):
+        row[j] = LOWEST if row[j] > -np.inf else row[j]
 
 
 @inner

@@ -50,22 +50,26 @@ def push_top(
     Items at minus infinity are never taken, so a list may stay shorter than n. Strips must come in
     ascending order. Twin: tests/reference.py::top.
     """
-    width = scores.shape[1]
+    some = candidates.shape[0]
+    if some == 0:
+        return
     n = best_items.shape[1]
+    low = candidates[0] - first
+    high = candidates[some - 1] + 1 - first
+    whole = high - (high - low) % _CHUNK
     for u in range(scores.shape[0]):
         row = scores[u]
         items = best_items[u]
         values = best_scores[u]
         count = counts[u]
         worst = values[0] if count == n else -np.inf
-        if candidates.shape[0] < width:
-            for c in range(candidates.shape[0]):
+        if some < high - low:
+            for c in range(some):
                 if row[candidates[c] - first] > worst:  # not in a tie: the lower number, already inside, stays
                     count = _offer(values, items, count, n, row[candidates[c] - first], candidates[c])
                     worst = values[0] if count == n else -np.inf
-        else:
-            whole = width - width % _CHUNK
-            for start in range(0, whole, _CHUNK):
+        else:  # without gaps
+            for start in range(low, whole, _CHUNK):
                 better = 0
                 for k in range(start, start + _CHUNK):
                     better += row[k] > worst
@@ -74,7 +78,7 @@ def push_top(
                         if row[k] > worst:
                             count = _offer(values, items, count, n, row[k], first + k)
                             worst = values[0] if count == n else -np.inf
-            for k in range(whole, width):
+            for k in range(whole, high):
                 if row[k] > worst:
                     count = _offer(values, items, count, n, row[k], first + k)
                     worst = values[0] if count == n else -np.inf

@@ -33,7 +33,11 @@ def recommend(
     keep_seen: Annotated[bool, typer.Option("--keep-seen", help="Recommend also what a person has.")] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="ITEMS", help="Only these: a list with commas, or a file with one id a line."),
+        typer.Option(
+            "--only",
+            metavar="ITEMS",
+            help="Only these (items nobody chose too): a list with commas, or a file with one id a line.",
+        ),
     ] = None,
     exclude: Annotated[
         list[str] | None, typer.Option("--exclude", metavar="ITEMS", help="None of these: a list or a file.")

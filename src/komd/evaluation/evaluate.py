@@ -133,11 +133,12 @@ def evaluate(
         raise InputError("nothing to measure: no test user has a test item that is not in their history")
     depths = [m.k for m in wanted if m.k is not None]
     deepest = max(depths, default=0)
-    candidates = np.arange(len(model.catalogue.order), dtype=np.int32)
+    items = len(model.catalogue.order)
     trained = max(int(np.count_nonzero(model.catalogue.histories.lengths)), 1)
     surprise = -np.log2(np.maximum(model.catalogue.popularity, 1.0) / trained)
 
-    asked = Question(deepest, candidates, targets=targets if any(m.k is None for m in wanted) else None, tie=TIES[ties])
+    placed = targets if any(m.k is None for m in wanted) else None
+    asked = Question(deepest, model.catalogue.candidates(), targets=placed, tie=TIES[ties])
 
     def measure(ranked: Ranked, tested: Histories) -> tuple[dict[Metric, Values], dict[Metric, NDArray[np.int32]]]:
         from komd._core.ranks import mark_hits
@@ -164,7 +165,7 @@ def evaluate(
                         values[metric] = surprises.sum(axis=1) / listed.sum(axis=1)
         return values, shown
 
-    mark = np.zeros(len(candidates), np.uint8)
+    mark = np.zeros(items, np.uint8)
     parts = []
     done = 0
     for ranked in model._ranked(rows, asked, threads=threads, memory=memory, label="evaluate"):
@@ -174,7 +175,7 @@ def evaluate(
     measured: dict[str, Measured] = {}
     for metric in wanted:
         if metric.name == "coverage":
-            covered = len(np.unique(np.concatenate([shown[metric] for _, shown in parts]))) / len(candidates)
+            covered = len(np.unique(np.concatenate([shown[metric] for _, shown in parts]))) / items
             measured[str(metric)] = Measured(covered, 0.0, covered, covered, np.zeros(0))
         else:
             per_user = np.concatenate([values[metric] for values, _ in parts])

@@ -53,6 +53,21 @@ class Catalogue:
         """How many people chose each item (inside order, so never rising)."""
         return np.bincount(self.histories.indices, minlength=len(self.order)).astype(np.float64)
 
+    @cached_property
+    def chosen(self) -> int:
+        """How many items somebody chose. They are numbered 0, 1, ...; the items nobody chose follow them."""
+        return int(np.count_nonzero(self.popularity))
+
+    def candidates(
+        self, items: NDArray[np.int32] | None = None, exclude: NDArray[np.int32] | None = None, *, first: int = 0
+    ) -> NDArray[np.int32]:
+        """The numbers, ascending, that may be recommended: from `first` on, without `exclude`.
+
+        They are `items` or else every item that somebody chose: one that nobody chose must be asked for.
+        """
+        found = np.arange(first, self.chosen, dtype=np.int32) if items is None else np.unique(items[items >= first])
+        return found if exclude is None else np.setdiff1d(found, exclude)
+
     def find_users(self, ids: object, on_unknown: OnUnknown) -> NDArray[np.int32]:
         """Rows of these people; -1 for unknown ones when they are to be skipped."""
         return self.users.find(ids, on_unknown=on_unknown)

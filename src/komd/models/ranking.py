@@ -22,7 +22,8 @@ class Question:
     """What is asked about people: their `n` best of these candidates (ascending numbers), and how targets stand.
 
     With `targets`, one row of items a person, the area under the curve is measured as well: the share of pairs (target,
-    other item outside the history) in the right order, an equal pair counting `tie`.
+    other item outside the history) in the right order, an equal pair counting `tie`. There the items that nobody chose
+    stand below all others and are equal.
     """
 
     n: int
@@ -58,9 +59,12 @@ def users_per_block(items: int) -> int:
 
 
 def rank_block(
-    score: Callable[[Histories], NDArray[np.float64]], histories: Histories, question: Question, first: int
+    score: Callable[[Histories], NDArray[np.float64]], histories: Histories, question: Question, first: int, chosen: int
 ) -> Ranked:
-    """Score a block of people, the first of whom is person `first` of the question, and rank."""
+    """Score a block of users, the first of whom is user `first` of the question, and rank.
+
+    Items from number `chosen` on are those that nobody chose.
+    """
     from komd._core.ranks import area_under_curve
     from komd._core.topn import push_top, sort_top, veil
 
@@ -78,5 +82,5 @@ def rank_block(
             veil(histories.indptr, histories.indices, scores)
         tested = question.targets.block(first, first + people)
         areas = np.empty(people)
-        area_under_curve(scores, tested.indptr, tested.indices, question.tie, areas)  # spoils the scores
+        area_under_curve(scores, chosen, tested.indptr, tested.indices, question.tie, areas)  # spoils the scores
     return Ranked(items, values, counts, areas)

@@ -126,7 +126,7 @@ class Recommender(Parameters, ABC):
         exclude_seen
             Leave out what the person has already.
         items, exclude
-            Only these items; none of these.
+            Only these items; none of these. An item that nobody chose is recommended only if `items` names it.
         on_unknown
             "error" raises UnknownIdError naming the id; "skip" passes over it and counts it in the result.
         threads
@@ -170,7 +170,7 @@ class Recommender(Parameters, ABC):
         return Contributions(np.zeros(0), nothing.astype(np.float32), nothing, self.catalogue.popularity[items])
 
     def similar_items(self, items: Any, *, n: int = 10, on_unknown: OnUnknown = "error") -> Recommendations:
-        """The n items most like each of these; only those with some likeness, never the item itself."""
+        """The n items most like each of these: chosen by somebody, with some likeness, never the item itself."""
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
             raise InputError(f"n must be a whole number of at least 1, got {n!r}")
         catalogue = self.catalogue
@@ -180,6 +180,7 @@ class Recommender(Parameters, ABC):
         for number in known:
             like = np.array(self._similarities(int(number)), np.float64)
             like[number] = 0.0
+            like[catalogue.chosen :] = 0.0
             near = np.argsort(-like, kind="stable")[:n].astype(np.int32)
             near = near[like[near] > 0]
             nears.append(near)
@@ -283,8 +284,9 @@ class Recommender(Parameters, ABC):
         """The answers for all these people, block after block: the one way to lists and measures."""
 
         def answer(block: tuple[int, int]) -> Ranked:
-            return rank_block(self._scores_of, rows.block(*block), question, block[0])
+            return rank_block(self._scores_of, rows.block(*block), question, block[0], chosen)
 
+        chosen = self.catalogue.chosen
         pieces = pool.blocks(len(rows), self._users_per_block())
         return pool.run(answer, pieces, threads=threads, label=label, size=lambda b: b[1] - b[0])
 
@@ -328,17 +330,9 @@ class Recommender(Parameters, ABC):
     ) -> tuple[NDArray[np.int32], int]:
         """Inside numbers of the items that may be recommended, ascending, and how many unknown ids were skipped."""
         catalogue = self.catalogue
-        candidates = np.arange(len(catalogue.order), dtype=np.int32)
-        skipped = 0
-        if items is not None:
-            found = catalogue.find_items(_several(items), on_unknown)
-            skipped += int((found < 0).sum())
-            candidates = np.unique(found[found >= 0])
-        if exclude is not None:
-            found = catalogue.find_items(_several(exclude), on_unknown)
-            skipped += int((found < 0).sum())
-            candidates = np.setdiff1d(candidates, found)
-        return candidates, skipped
+        found = [None if ids is None else catalogue.find_items(_several(ids), on_unknown) for ids in (items, exclude)]
+        skipped = sum(int((numbers < 0).sum()) for numbers in found if numbers is not None)
+        return catalogue.candidates(*found), skipped
 
 
 def _matching(arrays: Arrays, ids: dict[str, pa.Array]) -> None:

@@ -96,6 +96,7 @@ class _Group:
     def _first_pass(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Weights, offsets, and the scores of the targets, ascending for each person."""
         from komd._core.gathered import score_targets
+        from komd._core.ranks import LOWEST
 
         model, people, targets = self._model, self._people, self._targets
         squares = model._needs_squares
@@ -133,6 +134,7 @@ class _Group:
         owner = np.repeat(np.arange(len(people)), targets.lengths)
         without = (people.lengths == 0)[owner]
         tested[without] = self._popular[targets.indices[without]]
+        tested[targets.indices >= model.catalogue.chosen] = LOWEST
         return weights, offsets, tested[np.lexsort((tested, owner))]
 
     def ranked(self, room: int, advance: Callable[[float], None]) -> Ranked:
@@ -197,6 +199,7 @@ class _Group:
             met[a:b],
             self._tested,
             question.tie,
+            self._model.catalogue.chosen,
             found.areas[a:b] if found.areas is not None else np.zeros(0),
             np.empty((1, last - first)),
         )

@@ -61,7 +61,7 @@ class Shelf:
         self.loaded = time.time()
         self.catalogue = model.catalogue
         self.search = Search(names.names) if search is None else search
-        self._everything = np.arange(len(self.catalogue.order), dtype=np.int32)
+        self._usual = self.catalogue.candidates()
 
     @staticmethod
     def load(path: Path, version: str, table: pa.Table | None, before: Shelf | None = None) -> Shelf:
@@ -98,9 +98,10 @@ class Shelf:
 
         Looking up ten items through Arrow takes longer than a small problem takes to solve.
         """
-        if len(self._everything) > _HELD:
+        m = len(self.catalogue.order)
+        if m > _HELD:
             return None
-        ids = texts_of(self.catalogue.item_ids(self._everything))
+        ids = texts_of(self.catalogue.item_ids(np.arange(m, dtype=np.int32)))
         return ids, self.names.names.to_pylist(), {text: number for number, text in enumerate(ids)}
 
     def item_numbers(self, texts: list[str]) -> NDArray[np.int32]:
@@ -164,17 +165,11 @@ class Shelf:
         self, allow: NDArray[np.int32] | None, deny: NDArray[np.int32] | None, max_popularity: int | None
     ) -> NDArray[np.int32]:
         if allow is None and deny is None and max_popularity is None:
-            return self._everything
-        m = len(self.catalogue.order)
+            return self._usual
         first = 0
         if max_popularity is not None:  # numbers go by falling popularity: what is rare enough is one range
             first = int(np.searchsorted(-self.catalogue.popularity, -max_popularity, side="left"))
-        candidates = np.arange(first, m, dtype=np.int32)
-        if allow is not None:
-            candidates = np.unique(allow[allow >= first])
-        if deny is not None:
-            candidates = np.setdiff1d(candidates, deny)
-        return candidates
+        return self.catalogue.candidates(allow, deny, first=first)
 
     def _reasons(self, person: Histories, items: NDArray[np.int32], largest: int) -> list[Reason]:
         parts, global_terms = self.model.explained(person, items)[2:]
@@ -189,6 +184,7 @@ class Shelf:
         """The items most like this one, and how much."""
         like = np.array(self.model._similarities(item), np.float64)
         like[item] = 0.0
+        like[self.catalogue.chosen :] = 0.0
         near = np.argsort(-like, kind="stable")[:n].astype(np.int32)
         near = near[like[near] > 0]
         return near, like[near]

@@ -41,8 +41,8 @@ class Asked:
 
     def question(self, model: Recommender) -> Question:
         """The question as the ranking takes it."""
-        everything = np.arange(len(model.catalogue.order), dtype=np.int32)
-        return Question(self.n, everything if self.candidates is None else self.candidates, self.exclude_seen)
+        candidates = model.catalogue.candidates() if self.candidates is None else self.candidates
+        return Question(self.n, candidates, self.exclude_seen)
 
 
 def opened(folder: Folder) -> Recommender:
