@@ -17,7 +17,7 @@ from komd.kernels.matrix import DenseMatrix
 from komd.memory import budget, readable
 from komd.progress import progress
 
-__all__ = ["filter_ridge", "largest_eigenvalue", "ridge_fits", "ridge_precision"]
+__all__ = ["filter_ridge", "inverse_scratch", "invert", "largest_eigenvalue", "ridge_fits", "ridge_precision"]
 
 _BLOCK = 512  # rows swept together: products are large enough for BLAS, and a thread's part fits the cache
 _ALLOWED = 1e-3  # error of an entry, beside a diagonal of 1, up to which single precision will do
@@ -27,15 +27,15 @@ _POWERS = 30
 def ridge_precision(items: int, chosen: int, memory: str | int | None = None) -> type[np.float32] | type[np.float64]:
     """The precision in which a filter of so many items fits the budget; InputError, with the numbers, if in none."""
     room = budget(memory)
-    # Beside K itself: in double precision its copy; in both two strips of a block's width, and a piece for each thread.
-    result, copy, strips = 4 * items * items, 8 * chosen * chosen, 8 * 4 * _BLOCK * chosen
-    if result + copy + strips <= room:
+    result, copy = 4 * items * items, 8 * chosen * chosen  # K itself; in double precision its copy
+    double, single = (result + inverse_scratch(chosen, precision) for precision in (np.float64, np.float32))
+    if double + copy <= room:
         return np.float64
-    if result + strips // 2 <= room:
+    if single <= room:
         return np.float32
     raise InputError(
-        f"a filtered kernel between {items:,} items is dense: {readable(result + strips // 2)} at least "
-        f"({readable(result + copy + strips)} in double precision), and the budget is {readable(room)}; raise memory=, "
+        f"a filtered kernel between {items:,} items is dense: {readable(single)} at least "
+        f"({readable(double + copy)} in double precision), and the budget is {readable(room)}; raise memory=, "
         "leave out the rarest items, or use a filter of low rank (rank=256)"
     )
 
@@ -70,7 +70,10 @@ def filter_ridge(
     A = top if precision is np.float32 else top.astype(np.float64)
     condition = 1.0 + largest_eigenvalue(top) / mu if precision is np.float32 else 1.0
     A[np.diag_indices(chosen)] += mu
-    invert(A, threads=threads)
+    if not invert(A, label="filter", threads=threads):
+        raise SolverError(
+            "K + μI could not be inverted: to this precision it is not positive definite; use a larger ridge"
+        )
     diagonal = 1.0 - mu * A.diagonal().astype(np.float64)
     mean = float(diagonal.mean())
     error = float(np.finfo(precision).eps) * condition / mean
@@ -84,8 +87,16 @@ def filter_ridge(
     np.fill_diagonal(top, diagonal / mean)
 
 
-def invert(A: NDArray[np.floating], *, threads: int | None = None) -> None:
+def inverse_scratch(items: int, precision: type[np.floating]) -> int:
+    """Bytes that `invert` needs beside the matrix: two columns of blocks, and a product for each thread."""
+    return np.dtype(precision).itemsize * 4 * min(_BLOCK, items) * items
+
+
+def invert(A: NDArray[np.floating], *, label: str, threads: int | None = None) -> bool:
     """The upper triangle of a positive definite matrix becomes that of its inverse; what is below is left over.
+
+    False if A is not positive definite to this precision. Large matrices meet BLAS only in products of blocks, each on
+    one thread: the result does not depend on the number of threads, and Ctrl-C waits for one block at most.
 
     Sweeping a block k turns A_kk into −D, D = A_kk⁻¹, row and column k into A_ik D, and all the rest into
     A_ij − A_ik D A_kj. When every block has been swept, A is minus its inverse; only i ≤ j is ever touched.
@@ -94,8 +105,8 @@ def invert(A: NDArray[np.floating], *, threads: int | None = None) -> None:
 
     m = len(A)
     pieces = pool.blocks(m, _BLOCK)
-    column, swept = np.empty((m, _BLOCK), A.dtype), np.empty((m, _BLOCK), A.dtype)
-    with progress("filter", len(pieces)) as advance, threadpool_limits(1, user_api="blas"):
+    column, swept = np.empty((2, m, min(m, _BLOCK)), A.dtype)
+    with progress(label, len(pieces)) as advance, threadpool_limits(1, user_api="blas"):
         for first, last in pieces:
             C, B = column[:, : last - first], swept[:, : last - first]
             C[:first] = A[:first, first:last]
@@ -103,6 +114,8 @@ def invert(A: NDArray[np.floating], *, threads: int | None = None) -> None:
             C[first:last] = 0.0
             square = A[first:last, first:last].astype(np.float64)
             D = _inverse(np.triu(square) + np.triu(square, 1).T)
+            if D is None:
+                return False
             np.matmul(C, D.astype(A.dtype), out=B)
 
             def update(
@@ -119,6 +132,7 @@ def invert(A: NDArray[np.floating], *, threads: int | None = None) -> None:
             advance(1)
     for a, b in pieces:
         np.negative(A[a:b, a:], out=A[a:b, a:])
+    return True
 
 
 def largest_eigenvalue(K: NDArray[np.floating]) -> float:
@@ -135,17 +149,15 @@ def largest_eigenvalue(K: NDArray[np.floating]) -> float:
     return best
 
 
-def _inverse(A: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of a small positive definite matrix, by Cholesky."""
+def _inverse(A: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Of a small positive definite matrix, by Cholesky; None if it is not positive definite."""
     from scipy.linalg.lapack import dpotrf, dpotri
 
     factor, failed = dpotrf(A, lower=0, clean=1)
     if not failed:
         factor, failed = dpotri(factor, lower=0)
     if failed:
-        raise SolverError(
-            "K + μI could not be inverted: to this precision it is not positive definite; use a larger ridge"
-        )
+        return None
     upper: NDArray[np.float64] = np.triu(factor)
     return upper + np.triu(upper, 1).T
 

@@ -11,6 +11,7 @@ from komd.kernels.asymmetric import CoOccurrence
 from komd.kernels.gram import kernel_matrix
 from komd.kernels.matrix import DenseMatrix, ItemMatrix
 from komd.kernels.plan import Plan
+from komd.kernels.spectral import inverse_scratch, invert
 from komd.memory import budget, readable
 from komd.models.catalogue import Catalogue
 from komd.models.itembased import Neighbourhood
@@ -18,7 +19,6 @@ from komd.models.parameters import at_least
 
 __all__ = ["EASE"]
 
-_MOST_ITEMS = 46_340  # the square of more is beyond the 32-bit integers that LAPACK may index with
 _ROWS = 256  # of the inverse, mirrored at a time
 
 
@@ -28,13 +28,10 @@ class EASE(Neighbourhood):
         minimise  ‖R − RB‖² + λ‖B‖²   over B with a zero diagonal
         P = (G + λI)⁻¹,   B(i, j) = −P(i, j) / P(j, j) for i ≠ j,   score(u, j) = Σ_{i ∈ I_u} B(i, j)
 
-    where G = R'R holds the co-occurrence counts. G is inverted by Cholesky, in place and in double precision whatever
+    where G = R'R holds the co-occurrence counts. G is inverted block by block, in place, in double precision whatever
     λ (a condition of G + λI of 10⁵, usual for small λ, would leave single precision two digits), and B is kept in
     single precision. All of it is dense: 12 bytes for each pair of items while fitting, 4 afterwards. An item nobody
     chose has an empty row and column, and a score of zero. Weights may be negative: an item can speak against another.
-
-    The number of threads is handed to LAPACK, which may round differently with another one: B agrees to single
-    precision, not always to the last bit.
 
     Parameters
     ----------
@@ -60,12 +57,7 @@ class EASE(Neighbourhood):
         m = len(catalogue.order)
         # Inside, items come by falling popularity: those nobody chose are the last, alone in G, and need no inverse.
         chosen = int(np.count_nonzero(catalogue.popularity))
-        if chosen > _MOST_ITEMS:
-            raise InputError(
-                f"EASE inverts a dense matrix of at most {_MOST_ITEMS:,} items (LAPACK's 32-bit integers), and "
-                f"{chosen:,} were chosen by somebody; leave out the rarest items, or use a model that can be sparse"
-            )
-        needed, room = 4 * m * m + 8 * chosen * chosen, budget(memory)
+        needed, room = 4 * m * m + 8 * chosen * chosen + inverse_scratch(chosen, np.float64), budget(memory)
         if needed > room:
             raise InputError(
                 f"EASE needs {readable(needed)} for {m:,} items ({readable(4 * m * m)} of it for the result), and the "
@@ -83,7 +75,10 @@ class EASE(Neighbourhood):
         """Put B where G was; its rows and columns from `chosen` on are zero and stay so."""
         P = G[:chosen, :chosen].astype(np.float64)
         P.flat[:: chosen + 1] += float(self.regularization)
-        _invert(P, threads)
+        if not invert(P, label="EASE", threads=threads):
+            raise SolverError(
+                "G + λI could not be inverted: to double precision it is singular; use more regularization"
+            )
         diagonal = P.diagonal().copy()
         for first, last in pool.blocks(chosen, _ROWS):
             strip = P[first:last, first:]
@@ -93,18 +88,3 @@ class EASE(Neighbourhood):
             rest = strip[:, last - first :].T
             np.divide(rest, -diagonal[first:last], out=G[last:chosen, first:last], casting="same_kind")
         np.fill_diagonal(G, 0.0)
-
-
-def _invert(A: NDArray[np.float64], threads: int | None) -> None:
-    """The upper triangle of a positive definite matrix becomes that of its inverse, in place."""
-    from scipy.linalg.lapack import dpotrf, dpotri
-    from threadpoolctl import threadpool_limits
-
-    # Turned round, the array lies in memory as LAPACK wants it, and what it calls the lower triangle is our upper one.
-    with threadpool_limits(pool.count(threads), user_api="blas"):
-        factor, failed = dpotrf(A.T, lower=1, clean=0, overwrite_a=1)
-        if not failed:
-            inverse, failed = dpotri(factor, lower=1, overwrite_c=1)
-    if failed:
-        raise SolverError("G + λI could not be inverted: to double precision it is singular; use more regularization")
-    assert np.shares_memory(inverse, A)
