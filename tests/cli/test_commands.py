@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 import shlex
+import sqlite3
 from pathlib import Path
 
 import pyarrow as pa
@@ -47,6 +48,21 @@ def test_reading_sql(plays, tmp_path, komd_json):
     query = f"SELECT user_id, item_id FROM '{plays / 'plays.csv'}' LIMIT 100"
     found = komd_json("fit", query, "--database", ":memory:", "-o", tmp_path / "m.komd")
     assert found["train"]["interactions"] == 100
+
+
+def test_reading_sqlite(tmp_path, komd_json, komd_out, komd_fails):
+    file = tmp_path / "plays.sqlite"
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE plays (uid, song, plays)")
+        connection.executemany("INSERT INTO plays VALUES (?, ?, 1)", [("ana", "x"), ("ana", "y"), ("bo", "x")])
+    found = komd_json("fit", file, "-o", tmp_path / "m.komd")
+    assert found["train"]["interactions"] == 3
+    assert found["columns"] == {"taken": {"user": "uid", "item": "song"}, "not_used": ["plays"], "rated_zero": 0}
+    assert "; user=uid, item=song; not used: plays) in" in komd_out("fit", file, "-o", tmp_path / "m.komd")
+    query = "SELECT uid, song FROM plays WHERE uid = 'ana'"
+    assert komd_json("fit", query, "--database", file, "-o", tmp_path / "m.komd")["train"]["interactions"] == 2
+    message = komd_fails("fit", "DROP TABLE plays", "--database", file, "-o", tmp_path / "m.komd")
+    assert message == "the query failed: attempt to write a readonly database"
 
 
 @pytest.mark.parametrize(("name", "person", "item"), [("plays", "user-00007", None), ("ratings", "70", "7")])

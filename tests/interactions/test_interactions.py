@@ -89,7 +89,7 @@ def test_equality(data):
     timed = read(data.to_arrow().append_column("time", pa.array([1, 2, 3, 4])), time="time")
     assert timed != data
     assert timed == read(timed.to_arrow(), time="time")
-    assert repr(timed).endswith("with times)")
+    assert repr(timed).endswith("with times; user=user_id, item=item_id, time=time)")
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"])
@@ -120,8 +120,8 @@ def test_scipy_explicit_zeros_and_repeats():
         (sparse.csr_array([[1.0, -2.0]]), r"1 negative entries \(least -2.0\)"),
         (sparse.csr_array([[1.0, np.nan]]), "1 NaN entries"),
         (sparse.csr_array([[1j]]), "holds numbers, got complex"),
-        (np.eye(3), r"numpy.ndarray of shape \(3, 3\); give Interactions"),
-        ([[1, 0]], "cannot take interactions from builtins.list"),
+        (np.eye(3), "the numpy array has 3 columns, and pairs have two"),
+        ([[1, 0, 1], [0, 1, 1]], "the list of pairs has 3 columns, .*csr_array"),
         (None, "NoneType"),
     ],
 )

@@ -31,12 +31,14 @@ def layout(tmp_path, text, **options):
         ("who;what;much\n1;2;3,5\n2;2;4,5\n", ";", True),
         ("1;2;3,5\n2;2;4,5\n", ";", False),
         ("a|b|1\nc|d|2\n", "|", False),
-        ("who,what\nana,i7\nbo,i8\n", ",", False),  # nothing tells names from ids
         ("who,what\nana,7\nbo,8\n", ",", True),
         ("ana,i7\nbo,8\ncy,i9\n", ",", False),
-        ("ana,book\nbo,pen\n", ",", False),  # one recognised name, and no user: an id
+        ("ana,book\nbo,pen\nana,pen\n", ",", False),  # an id comes again
+        ("V1,V2\nu17,ana\nu18,bo\nu19,7\nu1,8\nV1,9", ",", False),
+        ("ana,b80344d063b5ccb3\nbo,0000aa02388c208e\n", ",", False),  # codes of one length
+        ("user,item,2019\nana,i7,1\nbo,i8,1\n", ",", True),
         ('1,"a,b",3\n2,"c",4\n', ",", False),
-        ("ana,The Good\nbo,The Very Bad\n", ",", False),
+        ("ana,The Good\nbo,The Very Bad\nana,x\n", ",", False),
         ("\ufeffuser,item\r\n1,2\r\n", ",", True),
         ("\n\nuser,item\n1,2\n", ",", True),
         ("b80344d063b5\tSOAKIMP\t1\nb80344d063b5\tSOBBMDR\t2\n", "\t", False),
@@ -56,8 +58,8 @@ def test_arguments_overrule(tmp_path):
     assert layout(tmp_path, "who,what\nana,i7\n", header=True).columns == ["who", "what"]
     assert layout(tmp_path, "who,what\nana,i7\n", by_name=True).header
     assert not layout(tmp_path, "user,item\n1,2\n", header=False).header
-    assert layout(tmp_path, "a b,c d\n", separator=" ").separator == " "
-    assert layout(tmp_path, "a\tb,c\n", separator="\\t").separator == "\t"
+    assert layout(tmp_path, "a b,c 1\n", separator=" ").separator == " "
+    assert layout(tmp_path, "a\tb,c\t1\n", separator="\\t").separator == "\t"
     with pytest.raises(InputError, match="separator must be"):
         layout(tmp_path, "a,b\n", separator="")
 

@@ -15,7 +15,8 @@ __all__ = ["fit"]
 
 def fit(
     data: Annotated[
-        list[str], typer.Argument(metavar="DATA", help="Files or patterns (CSV, TSV, '::', Parquet, gz), or SQL.")
+        list[str],
+        typer.Argument(metavar="DATA", help="Files or patterns (CSV, TSV, '::', Parquet, gz, SQLite), or SQL."),
     ],
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="MODEL", help="Folder to save the model to, as plays.komd.")
@@ -72,6 +73,7 @@ def fit(
     if as_json:
         seconds = {"read": read - start, "fit": fitted - read, "save": saved - fitted}
         facts = {"model": chosen.text, "train": show.counts(interactions), "path": str(output), "bytes": size}
+        facts |= {"columns": show.columns(interactions)}
         if isinstance(chosen, FromCounts):
             facts["storage"] = {"form": chosen.held.storage, "density": chosen.held.density, "bytes": chosen.held.bytes}
         show.json_document(facts | {"seconds": seconds})

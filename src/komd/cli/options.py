@@ -56,7 +56,11 @@ TimeColumn = Annotated[
 ]
 MinRating = Annotated[
     float | None,
-    typer.Option("--min-rating", rich_help_panel=_PANEL, help="Keep only rows rated at least this."),
+    typer.Option(
+        "--min-rating",
+        rich_help_panel=_PANEL,
+        help="Keep only rows rated at least this. Without it, rows rated 0 are left out and negative ones refused.",
+    ),
 ]
 Separator = Annotated[
     str | None,
@@ -76,7 +80,7 @@ Database = Annotated[
     typer.Option(
         "--database",
         rich_help_panel=_PANEL,
-        help="A DuckDB file or other source that DuckDB can attach; the data is then SQL.",
+        help="A DuckDB or SQLite file, or what else DuckDB can attach; the data is then SQL.",
     ),
 ]
 Threads = Annotated[int | None, typer.Option("--threads", help="How many threads; every core by default.")]

@@ -31,6 +31,7 @@ __all__ = [
     "ROWS",
     "bar",
     "check_output",
+    "columns",
     "console",
     "counts",
     "explanation",
@@ -117,6 +118,13 @@ def bar(value: float, largest: float) -> str:
 def counts(data: Interactions) -> dict[str, int]:
     """Users, items and interactions."""
     return {"users": data.shape[0], "items": data.shape[1], "interactions": data.pairs}
+
+
+def columns(data: Interactions) -> dict[str, object] | None:
+    """Which columns were read as what, and which were not used."""
+    if data.reading is None:
+        return None
+    return {"taken": data.reading.taken, "not_used": list(data.reading.unused), "rated_zero": data.reading.zeros}
 
 
 def recommendations(result: Recommendations, people: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Which column is which: by name, by position, by recognised names, else by order."""
+"""Which column is which: by name, by position, by recognised names, else by order where only one order can be meant."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import NamedTuple, TypeAlias
 
 from komd.errors import InputError
 
-__all__ = ["Choice", "Column", "Columns", "role"]
+__all__ = ["MELT", "Choice", "Column", "Columns", "Reading", "role"]
 
 Column: TypeAlias = str | int | None
+
+MELT = "give one row for each pair, as pandas' melt makes them (or choose with user= and item=)"
 
 # Compared in lower case without '_', '-', '.' and spaces, with or without a final "id".
 _NAMES = {
@@ -18,21 +20,27 @@ _NAMES = {
     "video show bookmark page news recipe restaurant business place poi app content",
     "rating": "rating ratings score stars weight plays playcount count value preference strength rate",
     "time": "time timestamp date datetime when unixtime createdat ts",
+    "index": "index rownames rowname unnamed:0",
 }
-_ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
-_ALONE = {"u", "i"}  # too short to be recognised without a final "id"
+_ROLES = {name: role for role, names in _NAMES.items() for name in names.split()} | {"": "index"}
+_ALONE = {"u", "i"}  # too short to tell a header from ids, without a final "id"
+_SHOWN = 8  # columns named in a message
+_LONGEST = 60  # characters of a name in a message
+_RATED_WIDTH = 4  # columns up to which the third of a table without names is taken for ratings
 
 
-def role(name: str) -> str | None:
-    """What a column of this name holds: "user", "item", "rating", "time", or None when it does not tell.
+def role(name: str, *, is_name: bool = False) -> str | None:
+    """What a column of this name holds: "user", "item", "rating", "time", "index", or None when it does not tell.
+
+    `is_name`: it is known to be a name, and not an id.
 
     >>> role("userID"), role("movie_id"), role("genre")
     ('user', 'item', None)
     """
-    key = "".join(ch for ch in name.lower() if ch not in "_-. ")
-    if key in _ROLES and key not in _ALONE:
+    key = _key(name)
+    if key in _ROLES and (is_name or key not in _ALONE):
         return _ROLES[key]
-    found = _ROLES.get(key.removesuffix("id")) if key.endswith("id") else None
+    found = _ROLES.get(key.removesuffix("id")) if key.endswith("id") and key != "id" else None
     return found if found in ("user", "item") else None
 
 
@@ -43,6 +51,39 @@ class Choice(NamedTuple):
     item: int
     rating: int | None
     time: int | None
+
+
+class Reading(NamedTuple):
+    """Which columns became what.
+
+    >>> str(Reading({"user": "uid", "item": "song"}, ("plays", "timestamp")))
+    'user=uid, item=song; not used: plays, timestamp'
+    """
+
+    taken: dict[str, str]
+    unused: tuple[str, ...] = ()
+    zeros: int = 0  # rows left out because they are rated 0
+
+    @classmethod
+    def of(cls, names: Sequence[str], choice: Choice, *, rated: bool) -> Reading:
+        """What a choice makes of these columns; `rated`: ratings are used, not only looked at for zeros."""
+        positions = {
+            what: at for what, at in choice._asdict().items() if at is not None and (what != "rating" or rated)
+        }
+        unused = tuple(name for k, name in enumerate(names) if k not in positions.values())
+        return cls({what: names[at] for what, at in positions.items()}, unused)
+
+    @classmethod
+    def together(cls, readings: Sequence[Reading], zeros: int) -> Reading:
+        """One reading of several tables: where they differ, what each column became is said in the order of tables."""
+        taken = {what: " or ".join(dict.fromkeys(each.taken[what] for each in readings)) for what in readings[0].taken}
+        return cls(taken, tuple(dict.fromkeys(name for each in readings for name in each.unused)), zeros)
+
+    def __str__(self) -> str:
+        words = ", ".join(f"{what}={_printable(name)}" for what, name in self.taken.items())
+        if self.unused:
+            words += f"; not used: {_listing(self.unused)}"
+        return words + (f"; rows rated 0, left out: {self.zeros:,}" if self.zeros else "")
 
 
 class Columns(NamedTuple):
@@ -59,27 +100,66 @@ class Columns(NamedTuple):
         """Whether any column is asked for by name."""
         return any(isinstance(asked, str) for asked in self[:4])
 
+    @property
+    def uses_ratings(self) -> bool:
+        """Whether ratings are asked for, and not only looked at."""
+        return self.rated or self.rating is not None
+
+    @property
+    def chosen(self) -> bool:
+        """Whether both users and items are asked for."""
+        return self.user is not None and self.item is not None
+
     def choose(self, names: Sequence[str], where: str, *, named: bool = True) -> Choice:
         """Positions in a table with these columns; `where` names the table in messages."""
         if len(names) < 2:
             raise InputError(f"{where} has one column ({names[0]}); users and items need two" if names else where)
         taken: dict[str, int] = {}
-        for what, asked in (
-            ("user", self.user),
-            ("item", self.item),
-            ("rating", self.rating),
-            ("time", self.time),
-        ):
-            if asked is not None and (what != "rating" or self.rated):
+        for what, asked in (("user", self.user), ("item", self.item), ("rating", self.rating), ("time", self.time)):
+            if asked is not None:
                 taken[what] = _position(asked, names, where, what, named)
+        roles = [role(name, is_name=True) if named else None for name in names]
         for what in ("user", "item"):
-            if what not in taken:
-                taken[what] = _first(what, names if named else [], len(names), set(taken.values()), where)
+            alike = [k for k, found in enumerate(roles) if found == what and k not in taken.values()]
+            if what not in taken and alike:
+                taken[what] = _only(alike, names, where, what)
+        self._rest(taken, roles, names, where, named)
         if taken["user"] == taken["item"]:
             raise InputError(f"user and item are the same column of {where}: {names[taken['user']]!r}")
-        if self.rated and "rating" not in taken:
-            taken["rating"] = _rating(names if named else [], len(names), set(taken.values()), where)
+        if "rating" not in taken:
+            self._rating(taken, roles, where, named)
         return Choice(taken["user"], taken["item"], taken.get("rating"), taken.get("time"))
+
+    def _rest(
+        self, taken: dict[str, int], roles: list[str | None], names: Sequence[str], where: str, named: bool
+    ) -> None:
+        """Take by their order the columns that no name tells: where names are known, if just as many are left."""
+        missing = [what for what in ("user", "item") if what not in taken]
+        left = [k for k, found in enumerate(roles) if found is None and k not in taken.values()]
+        if missing and named and len(left) != len(missing):
+            sought = " and of ".join(f"{what} ids" for what in missing)
+            which = f"one of {_listing([names[k] for k in left])}" if left else f"it has: {_listing(names)}"
+            how = " and ".join(f"{what}=" for what in missing)
+            wide = f"; if each column is an item, {MELT}" if len(left) > len(missing) + 1 else ""
+            raise InputError(f"cannot tell the column of {sought} in {where}: {which} (choose with {how}){wide}")
+        for what, at in zip(missing, left, strict=False):
+            taken[what] = at
+        if len(left) < len(missing):
+            raise InputError(f"{where} has no column left for {missing[-1]} ids (choose with {missing[-1]}=)")
+
+    def _rating(self, taken: dict[str, int], roles: list[str | None], where: str, named: bool) -> None:
+        """Take the column of ratings if there is one; if they are needed there must be."""
+        free = [k for k in range(len(roles)) if k not in taken.values()]
+        known = [k for k in free if roles[k] == "rating"]
+        third = 2 in free and (self.rated or (not named and not self.chosen and len(roles) <= _RATED_WIDTH))
+        if known or third:
+            taken["rating"] = known[0] if known else 2
+        elif self.rated:
+            raise InputError(f"min_rating= needs ratings, but {where} has no rating column (choose with rating=)")
+
+
+def _key(name: str) -> str:
+    return "".join(ch for ch in name.lower() if ch not in "_-. ")
 
 
 def _position(asked: str | int, names: Sequence[str], where: str, what: str, named: bool) -> int:
@@ -90,32 +170,45 @@ def _position(asked: str | int, names: Sequence[str], where: str, what: str, nam
             last = len(names) - 1
             raise InputError(f"{what}={asked} is not a column of {where}; it has columns 0 to {last}")
         return asked
-    if asked in names:
-        return list(names).index(asked)
-    alike = [k for k, name in enumerate(names) if name.strip().lower() == asked.strip().lower()]
+    same = [k for k, name in enumerate(names) if name == asked]
+    alike = same or [k for k, name in enumerate(names) if name.strip().lower() == asked.strip().lower()]
     if len(alike) == 1:
         return alike[0]
+    if len(same) > 1:
+        raise InputError(
+            f"{where} has {len(same)} columns named {asked!r}; choose one by position, as {what}={same[0]}"
+        )
     if not named:
         raise InputError(
             f"column {asked!r} not found in {where}: it is read without header; choose with {what}=0, 1, …"
         )
-    raise InputError(f"column {asked!r} not found in {where}; it has: {', '.join(names)} (choose with {what}=)")
+    raise InputError(f"column {asked!r} not found in {where}; it has: {_listing(names)} (choose with {what}=)")
 
 
-def _first(what: str, names: Sequence[str], count: int, taken: set[int], where: str) -> int:
-    """The first free column with a recognised name, or else the first free one that is nothing else."""
-    free = [k for k in range(count) if k not in taken]
-    roles = {k: role(names[k]) if names else None for k in free}
-    for choices in ([k for k in free if roles[k] == what], [k for k in free if roles[k] is None], free):
-        if choices:
-            return choices[0]
-    raise InputError(f"{where} has no column left for {what} ids (choose with {what}=)")
+def _only(alike: list[int], names: Sequence[str], where: str, what: str) -> int:
+    """The one of several columns with recognised names: the plainest name, or else the one that ends in "id"."""
+    keys = {k: _key(names[k]) for k in alike}
+    for best in (
+        [k for k in alike if keys[k] == f"{what}id"],
+        [k for k in alike if keys[k] == what],
+        [k for k in alike if keys[k].endswith("id")],
+        alike,
+    ):
+        if len(best) == 1:
+            return best[0]
+        if best:
+            break
+    raise InputError(
+        f"{where} has several columns of {what} ids: {_listing([names[k] for k in best])} (choose with {what}=)"
+    )
 
 
-def _rating(names: Sequence[str], count: int, taken: set[int], where: str) -> int:
-    for k, name in enumerate(names):
-        if k not in taken and role(name) == "rating":
-            return k
-    if count > 2 and 2 not in taken:
-        return 2
-    raise InputError(f"min_rating= needs ratings, but {where} has no rating column (choose with rating=)")
+def _listing(names: Sequence[str]) -> str:
+    more = f", … ({len(names) - _SHOWN:,} more)" if len(names) > _SHOWN else ""
+    return ", ".join(map(_printable, names[:_SHOWN])) + more
+
+
+def _printable(name: str) -> str:
+    """A name in a line of text: short, without control codes, quoted when it is empty."""
+    name = name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
+    return name if name and name.isprintable() else repr(name)

@@ -171,7 +171,10 @@ def as_text(values: pa.Array) -> pa.Array:
 
 
 def decoded(array: pa.Array) -> pa.Array:
-    """The same values, neither as a dictionary nor as views into shared text."""
+    """The same values one by one: not as a dictionary, as runs, or as views into shared text."""
+    if pa.types.is_run_end_encoded(array.type):
+        runs = np.searchsorted(array.run_ends, np.arange(array.offset, array.offset + len(array)), side="right")
+        return decoded(array.values).take(pa.array(runs))
     if pa.types.is_dictionary(array.type):
         return decoded(array.dictionary).take(array.indices)
     if pa.types.is_string_view(array.type):

@@ -10,6 +10,7 @@ import scipy.sparse as sparse
 from numpy.typing import NDArray
 
 from komd.errors import InputError
+from komd.interactions.columns import Reading
 from komd.interactions.encode import Encoder, as_text
 from komd.interactions.ids import Ids, Numbers
 
@@ -17,7 +18,7 @@ __all__ = ["ACCEPTED", "Interactions", "align", "from_matrix"]
 
 ACCEPTED = (
     "a path, a pattern such as 'plays/*.parquet', a list of paths, SQL with database=, a frame "
-    "(pandas, polars, pyarrow, duckdb) or a scipy sparse matrix"
+    "(pandas, polars, pyarrow, duckdb), a list of pairs, a numpy array of pairs or a scipy sparse matrix"
 )
 _NO_TIMES = np.zeros(0, np.int64)
 
@@ -49,7 +50,7 @@ class Interactions:
     [0, 1]
     """
 
-    __slots__ = ("indices", "indptr", "items", "times", "users")
+    __slots__ = ("indices", "indptr", "items", "reading", "times", "users")
 
     def __init__(
         self,
@@ -68,19 +69,21 @@ class Interactions:
         self.indptr = _frozen(indptr, np.int64)
         self.indices = _frozen(indices, np.int32)
         self.times = None if times is None else _frozen(times, np.int64)
+        self.reading: Reading | None = None  # which columns of a source these are, if they were just read
 
     @classmethod
-    def of(cls, data: Any) -> Interactions:
-        """Take Interactions, a scipy sparse matrix (ids are its row and column numbers) or a frame."""
+    def of(cls, data: Any, *, memory: str | int | None = None) -> Interactions:
+        """Take Interactions, a scipy sparse matrix (ids are its row and column numbers), or what `komd.read` takes.
+
+        `memory` is what DuckDB may use to read it.
+        """
         if isinstance(data, cls):
             return data
         if sparse.issparse(data):
             return from_matrix(data, None)
-        if hasattr(data, "__arrow_c_stream__"):
-            from komd.interactions.read import read
+        from komd.interactions.read import read
 
-            return read(data)
-        raise InputError(f"cannot take interactions from {_described(data)}; give Interactions, {ACCEPTED}")
+        return read(data, memory=memory)
 
     @classmethod
     def from_numbers(
@@ -101,6 +104,12 @@ class Interactions:
             indices = indices[:left].copy()
             out_times = out_times[:left].copy()
         return cls(users, items, indptr, indices, None if times is None else out_times)
+
+    def said_to_be(self, reading: Reading) -> Interactions:
+        """The same, with what its repr says of the columns it was read from."""
+        same = Interactions(self.users, self.items, self.indptr, self.indices, self.times)
+        same.reading = reading
+        return same
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -203,7 +212,7 @@ class Interactions:
         times = ", with times" if self.times is not None else ""
         return (
             f"Interactions({len(self.users):,} users × {len(self.items):,} items, "
-            f"{self.pairs:,} pairs, {full} % full{times})"
+            f"{self.pairs:,} pairs, {full} % full{times}{f'; {self.reading}' if self.reading else ''})"
         )
 
 
@@ -259,10 +268,10 @@ def from_matrix(matrix: Any, min_rating: float | None) -> Interactions:
     if entries.dtype.kind == "f" and np.isnan(entries.data).any():
         raise InputError(f"the matrix has {int(np.isnan(entries.data).sum()):,} NaN entries; remove them first")
     negative = int((entries.data < 0).sum())
-    if negative:
+    if negative and min_rating is None:
         raise InputError(
             f"the matrix has {negative:,} negative entries (least {entries.data.min()}): "
-            "interactions say what users chose, so keep only what is positive"
+            "interactions say what users chose, so keep only what is positive, or say what counts with min_rating="
         )
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(entries.indptr)) if entries.format == "csr" else entries.row
     columns = entries.indices if entries.format == "csr" else entries.col
@@ -295,8 +304,3 @@ def _frozen(array: Any, dtype: Any) -> Any:
     view = np.ascontiguousarray(array, dtype).view()
     view.flags.writeable = False
     return view
-
-
-def _described(data: object) -> str:
-    shape = f" of shape {data.shape}" if hasattr(data, "shape") else ""
-    return f"{type(data).__module__}.{type(data).__qualname__}{shape}"

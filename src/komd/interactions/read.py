@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,19 @@ import pyarrow.compute as pc
 import scipy.sparse as sparse
 
 from komd.errors import InputError
-from komd.interactions.columns import Choice, Column, Columns
+from komd.interactions.columns import Choice, Column, Columns, Reading
+from komd.interactions.databases import duckdb_connection, is_connection, is_database, opened_query, whole_table
 from komd.interactions.encode import Encoder, decoded
+from komd.interactions.ids import Ids
 from komd.interactions.interactions import ACCEPTED, Interactions, from_matrix
 from komd.interactions.tables import (
     Table,
-    connect,
+    array_table,
     expand,
     file_table,
     frame_table,
-    query_table,
+    lazy_table,
+    pairs_table,
     relation_table,
 )
 from komd.memory import budget
@@ -32,6 +36,8 @@ from komd.progress import progress
 __all__ = ["read"]
 
 _AHEAD = 16  # batches that may wait to be encoded
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_QUOTED_INSIDE = r'^(".*"".*"|\'.*\'\'.*\')$'  # a field that was quoted because of a quote inside
 
 
 def read(
@@ -51,28 +57,35 @@ def read(
 
     Parameters
     ----------
-    source : path, pattern, list of paths, SQL, frame, or scipy sparse matrix
-        Text files (separated by comma, tab, space, `::`, `;` or `|`, plain or gzipped, UTF-8) and Parquet
-        files are told apart by their content. With `database=`, SQL. A frame is anything with an Arrow
-        stream: pandas, polars, pyarrow, duckdb.
+    source : path, pattern, list of paths, SQL, frame, pairs, or scipy sparse matrix
+        Text files (separated by comma, tab, space, `::`, `;` or `|`, plain or gzipped, UTF-8), Parquet files
+        and databases of one table are told apart by their content. With `database=`, SQL. A frame is anything
+        with an Arrow stream (pandas, polars, pyarrow, duckdb) or a polars LazyFrame. Pairs are a list of tuples
+        `(user, item)` or a numpy array of two columns.
     user, item : str or int, optional
         Columns by name or by position from 0. By default those with a recognised name (`user_id`,
-        `userId`, `customer`; `item_id`, `movie`, `song`, …), or else the first columns in order.
+        `userId`, `customer`; `item_id`, `movie`, `song`, …). Columns that no name tells are taken in order where
+        just as many are left as are needed, or where the source has no names.
     rating : str or int, optional
-        The column that `min_rating` looks at: by default one with a recognised name, or else the third.
+        The column of ratings, play counts or the like: by default one with a recognised name, or else (with
+        `min_rating`, or without names in a table of up to four columns) the third.
     time : str or int, optional
         The column of times. Whole numbers stay as they are; dates and timestamps become microseconds
         since 1970. Without it the order of rows is all that is known.
     min_rating : float, optional
-        Keep only rows whose rating is at least this; a missing rating is not.
+        Keep only rows whose rating is at least this; a missing rating is not. Without it every row counts as
+        chosen, except that a rating of 0 says "not chosen": such rows are left out, and a negative rating
+        is refused. The same holds for the entries of a matrix.
     header : bool, optional
         Whether text files begin with the names of their columns. By default the first lines tell
         (`komd.interactions.text` has the rule).
     separator : str, optional
-        What stands between the columns of text files. By default the first lines tell.
-    database : path or duckdb.DuckDBPyConnection, optional
-        Makes `source` SQL: a DuckDB file, an open connection, ":memory:" (for queries over files), or
-        anything else that DuckDB can attach. Files are opened to read only.
+        What stands between the columns of text files. By default the first lines tell. Blanks around a
+        field do not belong to it.
+    database : path or connection, optional
+        Makes `source` SQL: a DuckDB or SQLite file, an open connection (duckdb, sqlite3 or another of DB-API,
+        SQLAlchemy, or its engine), ":memory:" (for queries over files), or anything else that DuckDB can
+        attach. Files are opened to read only.
     memory : str or int, optional
         What DuckDB may use, as "4GB"; by default 60 % of what is free.
 
@@ -80,14 +93,15 @@ def read(
     -------
     Interactions
         Ids from text files are integers when every one of them is written like an int64 ("7", not "007"),
-        and text otherwise. Ids of other sources keep their type.
+        and text otherwise. Ids of other sources keep their type. Its repr says which columns were taken, and
+        which were not used.
 
     Examples
     --------
     >>> import pyarrow as pa
     >>> data = read(pa.table({"user_id": ["ana", "bo", "ana"], "song": ["i7", "i7", "i42"]}))
     >>> data
-    Interactions(2 users × 2 items, 3 pairs, 75 % full)
+    Interactions(2 users × 2 items, 3 pairs, 75 % full; user=user_id, item=song)
     >>> data.history("ana")
     ['i7', 'i42']
     """
@@ -102,37 +116,52 @@ def read(
         if data.pairs == 0:
             raise InputError("the matrix has no entry to read" if min_rating is None else _none_left(min_rating))
         return data
-    if database is not None:
-        if not isinstance(source, str):
-            raise InputError(f"with database= the source is SQL, got {source!r}")
-        connection = connect(database, memory=allowed)
-        try:
-            return _collect([query_table(connection, source)], columns, min_rating)
-        finally:
-            if connection is not database:
-                connection.close()
-    if isinstance(source, str | os.PathLike | list | tuple):
-        paths = expand(source)
-        connection = connect(memory=allowed)
-        try:
-            tables = [file_table(connection, path, columns, header, separator) for path in paths]
-            return _collect(tables, columns, min_rating)
-        finally:
-            connection.close()
-    if type(source).__name__ == "DuckDBPyRelation":
-        return _collect([relation_table(source, "the relation")], columns, min_rating)
-    if hasattr(source, "__arrow_c_stream__"):
-        return _collect([frame_table(source)], columns, min_rating)
-    kind = f"{type(source).__module__}.{type(source).__qualname__}"
-    raise InputError(f"cannot read {kind}; give {ACCEPTED}")
+    with ExitStack() as stack:
+        if database is not None:
+            if not isinstance(source, str):
+                raise InputError(f"with database= the source is SQL, got {source!r}")
+            tables = [stack.enter_context(opened_query(source, database, memory=allowed))]
+        elif isinstance(source, list | tuple) and source and _is_pair(source[0]):
+            tables = [pairs_table(source, columns)]
+        elif isinstance(source, str | os.PathLike | list | tuple):
+            paths = expand(source)
+            connection = stack.enter_context(duckdb_connection(memory=allowed))
+            tables = [
+                stack.enter_context(whole_table(path, memory=allowed))
+                if is_database(path)
+                else file_table(connection, path, columns, header, separator)
+                for path in paths
+            ]
+        elif isinstance(source, np.ndarray):
+            tables = [array_table(source, columns)]
+        elif type(source).__name__ == "DuckDBPyRelation":
+            tables = [relation_table(source, "the relation")]
+        elif type(source).__name__ == "LazyFrame" and hasattr(source, "collect_schema"):
+            tables = [lazy_table(source)]
+        elif hasattr(source, "__arrow_c_stream__"):
+            tables = [frame_table(source)]
+        elif is_connection(source):
+            raise InputError("a connection needs SQL: komd.read('SELECT user, item FROM …', database=connection)")
+        else:
+            kind = f"{type(source).__module__}.{type(source).__qualname__}"
+            raise InputError(f"cannot read {kind}; give {ACCEPTED}")
+        return _collect(tables, columns, min_rating)
+
+
+def _is_pair(row: Any) -> bool:
+    return isinstance(row, list | tuple) or (isinstance(row, np.ndarray) and row.ndim == 1)
 
 
 def _collect(tables: list[Table], columns: Columns, min_rating: float | None) -> Interactions:
     """Number the ids of all tables, one thread for users and one for items, and group the pairs."""
     users, items = Encoder("user"), Encoder("item")
     times: list[np.ndarray[Any, np.dtype[np.int64]]] = []
-    choices = [table.columns and columns.choose(table.columns, table.name, named=table.named) for table in tables]
-    rows = 0
+    choices = [columns.choose(table.columns, table.name, named=table.named) for table in tables]
+    readings = [
+        Reading.of(table.columns, choice, rated=columns.uses_ratings)
+        for table, choice in zip(tables, choices, strict=True)
+    ]
+    rows = zeros = 0
     with (
         ThreadPoolExecutor(1) as user_thread,
         ThreadPoolExecutor(1) as item_thread,
@@ -140,10 +169,10 @@ def _collect(tables: list[Table], columns: Columns, min_rating: float | None) ->
     ):
         waiting: deque[Future[None]] = deque()
         for table, choice in zip(tables, choices, strict=True):
-            assert isinstance(choice, Choice)
             seen = 0
-            for batch in _checked(table, choice, min_rating):
+            for batch, left_out in _checked(table, choice, min_rating):
                 seen += 1
+                zeros += left_out
                 if batch.num_rows == 0:
                     continue
                 rows += batch.num_rows
@@ -161,17 +190,37 @@ def _collect(tables: list[Table], columns: Columns, min_rating: float | None) ->
         while waiting:
             waiting.popleft().result()
         if rows == 0:
-            assert min_rating is not None
-            raise InputError(_none_left(min_rating))
+            raise InputError(_none_left(min_rating) if min_rating is not None else "every row is rated 0: none is left")
         last = item_thread.submit(items.finish)
         user_ids, user_numbers = users.finish()
         item_ids, item_numbers = last.result()
+    for table in tables:
+        if table.text:
+            _sound(user_ids, table)
+            _sound(item_ids, table)
     moments = np.concatenate(times) if times else None
-    return Interactions.from_numbers(user_ids, item_ids, user_numbers, item_numbers, moments)
+    data = Interactions.from_numbers(user_ids, item_ids, user_numbers, item_numbers, moments)
+    return data.said_to_be(Reading.together(readings, zeros))
 
 
-def _checked(table: Table, choice: Choice, min_rating: float | None) -> Iterator[pa.RecordBatch]:
-    """Batches of user, item (and time) without missing ids, rated high enough."""
+def _sound(ids: Ids, table: Table) -> None:
+    """Refuse ids that show that a text file was not what its first lines promised."""
+    if not pa.types.is_string(ids.type) and not pa.types.is_large_string(ids.type):
+        return
+    for wrong, why in (
+        (pc.match_substring(ids.values, "\0"), "it holds zero bytes"),
+        (
+            pc.match_substring_regex(ids.values, _QUOTED_INSIDE),
+            "its first lines have no quotes like these",
+        ),
+    ):
+        if (not table.quotes or "zero" in why) and pc.any(wrong).as_py():
+            value = ids.values.filter(wrong)[0].as_py()
+            raise InputError(f"{table.name} has the {ids.noun} id {value!r}: {why}")
+
+
+def _checked(table: Table, choice: Choice, min_rating: float | None) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Batches of user, item (and time) without missing ids, rated high enough; and how many rows were rated 0."""
     positions = [choice.user, choice.item, *(p for p in (choice.rating, choice.time) if p is not None)]
     missing: dict[str, tuple[int, int]] = {}  # how many, and the first row
     row = 0
@@ -179,7 +228,10 @@ def _checked(table: Table, choice: Choice, min_rating: float | None) -> Iterator
     for fetched in table.fetch(positions):
         if fetched.num_rows == 0:
             continue
-        batch = pa.RecordBatch.from_arrays([decoded(column) for column in fetched.columns], fetched.schema.names)
+        arrays = [decoded(column) for column in fetched.columns]
+        if table.text:
+            arrays[:2] = map(_trimmed, arrays[:2])
+        batch = pa.RecordBatch.from_arrays(arrays, fetched.schema.names)
         for noun, column in (("user", batch.column(0)), ("item", batch.column(1))):
             null = _missing(column)
             if null is not None:
@@ -199,8 +251,11 @@ def _checked(table: Table, choice: Choice, min_rating: float | None) -> Iterator
         if min_rating is not None:
             ratings = _ratings(batch.column(2), table.name, row)
             kept = kept.filter(pc.fill_null(pc.greater_equal(ratings, min_rating), False))
+        elif choice.rating is not None:
+            kept = kept.filter(_chosen(batch.column(2), table, choice.rating, row))
+        zeros = batch.num_rows - kept.num_rows if min_rating is None else 0
         row += batch.num_rows
-        yield kept
+        yield kept, zeros
     for noun, (count, first) in missing.items():
         which = table.columns[choice.user if noun == "user" else choice.item]
         raise InputError(
@@ -219,6 +274,40 @@ def _missing(column: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
         null = pc.or_(null, pc.fill_null(pc.equal(pc.binary_length(column), 0), False))
     found: np.ndarray[Any, np.dtype[np.bool_]] = null.to_numpy(zero_copy_only=False)
     return found if found.any() else None
+
+
+def _trimmed(column: pa.Array) -> pa.Array:
+    """Text without the blanks around it."""
+    data = column.buffers()[2]
+    if data is None or not any(blank in memoryview(data) for blank in b" \t"):
+        return column
+    return pc.utf8_trim(column, " \t")
+
+
+def _chosen(column: pa.Array, table: Table, position: int, row: int) -> pa.Array:
+    """Which rows count as chosen where ratings are not asked for: all but those rated 0; none may be negative."""
+    ratings = _numbers(column)
+    negative = pc.fill_null(pc.less(ratings, 0.0), False)
+    if pc.any(negative).as_py():
+        at = int(np.argmax(negative.to_numpy(zero_copy_only=False)))
+        which = table.columns[position]
+        raise InputError(
+            f"{table.name} has the rating {ratings[at].as_py():g} in row {row + 1 + at:,} of {which!r}: "
+            "say with min_rating= which ratings count as chosen, or choose another column with rating="
+        )
+    return pc.fill_null(pc.not_equal(ratings, 0.0), True)
+
+
+def _numbers(column: pa.Array) -> pa.Array:
+    """The values as float64; null where they are no numbers."""
+    column = _stripped(column)
+    try:
+        return column.cast(pa.float64(), safe=False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
+            return pa.nulls(len(column), pa.float64())
+        written = pc.fill_null(pc.match_substring_regex(column, _NUMBER), False)
+        return pc.if_else(written, column, pa.scalar(None, column.type)).cast(pa.float64())
 
 
 def _ratings(column: pa.Array, name: str, row: int) -> pa.Array:

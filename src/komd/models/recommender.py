@@ -6,6 +6,7 @@ import importlib
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -85,13 +86,14 @@ class Recommender(Parameters, ABC):
         Parameters
         ----------
         data
-            `Interactions`, a scipy sparse matrix (users × items), or a frame that `komd.read` takes.
+            `Interactions`, a scipy sparse matrix (users × items), or anything else that `komd.read` takes: a path,
+            a frame, a list of pairs.
         threads
             How many threads to use; every core by default. The result does not depend on it.
         memory
             The budget, such as "8GB"; 60 % of what is free by default.
         """
-        interactions = Interactions.of(data)
+        interactions = Interactions.of(data, memory=memory)
         if interactions.pairs == 0:
             raise InputError(f"nothing to learn from: {interactions!r} holds no pair")
         catalogue = Catalogue.of(interactions)
@@ -310,9 +312,9 @@ class Recommender(Parameters, ABC):
             rows, skipped = catalogue.translated(data, on_unknown)
             return data.users.values, rows, skipped
         if isinstance(histories, Mapping):
-            names, lists = list(histories), [_several(h) for h in histories.values()]
+            names, lists = list(histories), [_history(h) for h in histories.values()]
         elif isinstance(histories, (list, tuple)):
-            lists = [_several(h) for h in histories]
+            lists = [_history(h) for h in histories]
             names = list(range(len(lists)))
         else:
             raise InputError(
@@ -347,6 +349,16 @@ def _matching(arrays: Arrays, ids: dict[str, pa.Array]) -> None:
     )
     if not fits:
         raise ModelFileError("the saved arrays do not belong together; save the model again")
+
+
+def _history(items: Any) -> Any:
+    """The item ids of one history."""
+    if isinstance(items, Mapping):
+        raise InputError(
+            f"a history is a list of item ids, got {type(items).__name__} {dict(islice(items.items(), 2))!r}: values "
+            "(ratings, counts) are not used; give its keys as a list, list(history)"
+        )
+    return _several(items)
 
 
 def _several(ids: Any) -> Any:
