@@ -153,7 +153,7 @@ def test_bad_data(model, small):
         model.clone().fit(sparse.csr_array(np.array([[1.0, -1.0]])))
     with pytest.raises(InputError, match="nothing to learn from"):
         model.clone().fit(sparse.csr_array((3, 4)))
-    with pytest.raises(InputError, match="cannot take interactions from"):
+    with pytest.raises(InputError, match="a list to read must hold paths or pairs"):
         model.clone().fit([1, 2, 3])
     with pytest.raises(InputError, match="threads must be at least 1"):
         model.clone().fit(small).recommend(threads=0)

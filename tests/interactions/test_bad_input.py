@@ -41,7 +41,7 @@ def test_files_that_are_not_there(file, tmp_path):
     fails(r"^no file matches 'no\*.csv'$", "no*.csv")
     fails("is a directory; give a file or a pattern such as", tmp_path)
     fails("empty list of paths", [])
-    fails("a list to read must hold paths, got 5", [5])
+    fails("a list to read must hold paths or pairs, got 5", [5])
     fails("no such file: .*database=", "select user, item from plays")
 
 

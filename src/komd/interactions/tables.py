@@ -60,7 +60,7 @@ def expand(source: Any) -> list[Path]:
             raise InputError(f"no such files: {', '.join(source)} (for one pair, give [{tuple(source)!r}])")
         return [path for each in source for path in expand(each)]
     if not isinstance(source, str | os.PathLike):
-        raise InputError(f"a list to read must hold paths, got {source!r}")
+        raise InputError(f"a list to read must hold paths or pairs, got {source!r}")
     path = Path(source)
     if path.is_dir():
         raise InputError(f"{path} is a directory; give a file or a pattern such as '{path / '*.parquet'}'")
