@@ -94,6 +94,7 @@ class Columns(NamedTuple):
     rating: Column
     time: Column
     rated: bool  # whether ratings are needed
+    every: bool = False  # whether every row is wanted, whatever its rating
 
     @property
     def by_name(self) -> bool:
@@ -126,7 +127,7 @@ class Columns(NamedTuple):
         self._rest(taken, roles, names, where, named)
         if taken["user"] == taken["item"]:
             raise InputError(f"user and item are the same column of {where}: {names[taken['user']]!r}")
-        if "rating" not in taken:
+        if "rating" not in taken and not self.every:
             self._rating(taken, roles, where, named)
         return Choice(taken["user"], taken["item"], taken.get("rating"), taken.get("time"))
 

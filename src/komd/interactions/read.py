@@ -7,12 +7,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sparse
+from numpy.typing import NDArray
 
 from komd.errors import InputError
 from komd.interactions.columns import Choice, Column, Columns, Reading
@@ -33,7 +34,7 @@ from komd.interactions.tables import (
 from komd.memory import budget
 from komd.progress import progress
 
-__all__ = ["read"]
+__all__ = ["Rows", "read", "read_rows"]
 
 _AHEAD = 16  # batches that may wait to be encoded
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
@@ -116,6 +117,33 @@ def read(
         if data.pairs == 0:
             raise InputError("the matrix has no entry to read" if min_rating is None else _none_left(min_rating))
         return data
+    rows = read_rows(source, columns, min_rating, header, separator, database, allowed)
+    data = Interactions.from_numbers(rows.users, rows.items, rows.user_numbers, rows.item_numbers, rows.times)
+    return data.said_to_be(rows.reading)
+
+
+class Rows(NamedTuple):
+    """What was read, row by row in its order: row k is the pair (users[user_numbers[k]], items[item_numbers[k]])."""
+
+    users: Ids
+    items: Ids
+    user_numbers: NDArray[np.int32]
+    item_numbers: NDArray[np.int32]
+    times: NDArray[np.int64] | None
+    reading: Reading
+    text: bool  # whether ids were read from text, where digits may stand for integers
+
+
+def read_rows(
+    source: Any,
+    columns: Columns,
+    min_rating: float | None,
+    header: bool | None,
+    separator: str | None,
+    database: Any,
+    allowed: int,
+) -> Rows:
+    """The rows of a source that is neither `Interactions` nor a matrix; for the parameters see `read`."""
     with ExitStack() as stack:
         if database is not None:
             if not isinstance(source, str):
@@ -152,8 +180,8 @@ def _is_pair(row: Any) -> bool:
     return isinstance(row, list | tuple) or (isinstance(row, np.ndarray) and row.ndim == 1)
 
 
-def _collect(tables: list[Table], columns: Columns, min_rating: float | None) -> Interactions:
-    """Number the ids of all tables, one thread for users and one for items, and group the pairs."""
+def _collect(tables: list[Table], columns: Columns, min_rating: float | None) -> Rows:
+    """Number the ids of all tables, one thread for users and one for items."""
     users, items = Encoder("user"), Encoder("item")
     times: list[np.ndarray[Any, np.dtype[np.int64]]] = []
     choices = [columns.choose(table.columns, table.name, named=table.named) for table in tables]
@@ -199,8 +227,8 @@ def _collect(tables: list[Table], columns: Columns, min_rating: float | None) ->
             _sound(user_ids, table)
             _sound(item_ids, table)
     moments = np.concatenate(times) if times else None
-    data = Interactions.from_numbers(user_ids, item_ids, user_numbers, item_numbers, moments)
-    return data.said_to_be(Reading.together(readings, zeros))
+    reading, text = Reading.together(readings, zeros), any(table.text for table in tables)
+    return Rows(user_ids, item_ids, user_numbers, item_numbers, moments, reading, text)
 
 
 def _sound(ids: Ids, table: Table) -> None:

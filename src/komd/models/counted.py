@@ -26,7 +26,7 @@ from komd.models.parameters import one_of
 from komd.models.ranking import Question, Ranked
 from komd.models.recommendations import Contributions
 from komd.models.recommender import Arrays
-from komd.models.streaming import is_streamed, rank_streamed, room_for
+from komd.models.streaming import is_streamed, rank_streamed, room_for, score_streamed
 
 __all__ = ["CountedNeighbourhood", "FromCounts", "storage_word"]
 
@@ -120,6 +120,14 @@ class FromCounts(ItemBased):
     def _explain(self, history: Histories, items: NDArray[np.int32]) -> Contributions:
         near = self._at_hand(history)
         return super(FromCounts, near)._explain(history, items)
+
+    def _scored(
+        self, rows: Histories, targets: Histories, *, threads: int | None, memory: str | int | None, label: str
+    ) -> NDArray[np.float64]:
+        matrix = self._matrix
+        if not is_streamed(matrix):
+            return super()._scored(rows, targets, threads=threads, memory=memory, label=label)
+        return score_streamed(self, matrix, rows, targets, threads=threads, memory=memory, label=label)
 
     def _ranked(
         self,

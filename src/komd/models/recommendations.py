@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["Contributions", "Explanation", "Recommendations", "Table"]
+__all__ = ["Contributions", "Explanation", "Recommendations", "Scores", "Table"]
 
 _SHOWN = 10
 
@@ -67,15 +67,27 @@ class Recommendations(Table):
         return list(self.table.filter(pc.equal(key, value)).column("item_id").to_pylist())
 
     def __repr__(self) -> str:
-        lines = [f"Recommendations({len(self):,} rows)"]
-        lines += _as_text(self.table.slice(0, _SHOWN))
-        if len(self) > _SHOWN:
-            lines.append(f"... {len(self) - _SHOWN:,} more")
-        if self.fallback:
-            lines.append(f"{len(self.fallback):,} without history, served by popularity")
-        if self.skipped:
-            lines.append(f"{self.skipped:,} unknown ids skipped")
-        return "\n".join(lines)
+        return _described(self)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scores(Table):
+    """The scores of given pairs, in their order: columns `user_id`, `item_id`, `score`.
+
+    Attributes
+    ----------
+    fallback
+        Ids of the users who have no history: their scores are the items' popularity.
+    skipped
+        How many pairs, and items of given histories, were left out as unknown (`on_unknown="skip"`).
+    """
+
+    table: pa.Table
+    fallback: list[Any] = field(default_factory=list)
+    skipped: int = 0
+
+    def __repr__(self) -> str:
+        return _described(self)
 
 
 class Contributions(NamedTuple):
@@ -126,6 +138,18 @@ class Explanation(Table):
             lines.append(f"... {len(self) - _SHOWN:,} more items, together {rest:.6g}")
         lines.append(f"global term {self.global_term:.6g}")
         return "\n".join(lines)
+
+
+def _described(found: Recommendations | Scores) -> str:
+    lines = [f"{type(found).__name__}({len(found):,} rows)"]
+    lines += _as_text(found.table.slice(0, _SHOWN))
+    if len(found) > _SHOWN:
+        lines.append(f"... {len(found) - _SHOWN:,} more")
+    if found.fallback:
+        lines.append(f"{len(found.fallback):,} without history, served by popularity")
+    if found.skipped:
+        lines.append(f"{found.skipped:,} unknown ids skipped")
+    return "\n".join(lines)
 
 
 def _as_text(table: pa.Table) -> list[str]:

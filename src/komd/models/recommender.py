@@ -17,17 +17,22 @@ from numpy.typing import NDArray
 from komd import store
 from komd import threads as pool
 from komd.errors import FallbackWarning, InputError, ModelFileError
+from komd.interactions.columns import Column
+from komd.interactions.encode import encode
 from komd.interactions.ids import Ids
 from komd.interactions.interactions import Interactions
+from komd.interactions.pairs import read_pairs
 from komd.models.catalogue import Catalogue, OnUnknown
 from komd.models.histories import Histories, well_formed
 from komd.models.parameters import Parameters, one_of
 from komd.models.ranking import Question, Ranked, rank_block, users_per_block
-from komd.models.recommendations import Contributions, Explanation, Recommendations
+from komd.models.recommendations import Contributions, Explanation, Recommendations, Scores
 
 __all__ = ["Recommender"]
 
 Arrays = dict[str, NDArray[np.generic]]
+
+_TARGETS = 4096  # items scored for a user at once
 
 
 class Recommender(Parameters, ABC):
@@ -151,7 +156,7 @@ class Recommender(Parameters, ABC):
         else:
             row = Histories.of_rows([catalogue.find_items(_several(history), "error")])
         number = int(catalogue.find_items([item], "error")[0])
-        score = float(self._scores_of(row)[0, number])
+        score = float(self.pair_scores(row, np.zeros(1, np.int32), np.array([number], np.int32))[0])
         weights, similarities, parts, global_terms = self.explained(row, np.array([number], np.int32))
         order = np.argsort(-np.abs(parts[:, 0]), kind="stable")
         table = pa.table(
@@ -170,6 +175,70 @@ class Recommender(Parameters, ABC):
             return self._explain(history, items)
         nothing = np.zeros((0, len(items)))
         return Contributions(np.zeros(0), nothing.astype(np.float32), nothing, self.catalogue.popularity[items])
+
+    def score(
+        self,
+        pairs: Any,
+        *,
+        user: Column = None,
+        item: Column = None,
+        histories: Any = None,
+        on_unknown: OnUnknown = "error",
+        threads: int | None = None,
+        memory: str | int | None = None,
+    ) -> Scores:
+        """The scores of given pairs of users and items, as `recommend` would have them.
+
+        Parameters
+        ----------
+        pairs
+            What `komd.read` takes: a list of pairs (user, item), a frame, an Arrow table, a file, … Other columns are
+            not used. A pair may be repeated, and may be one that the model learned from.
+        user, item
+            Columns of `pairs` by name or by position, where they are not recognised.
+        histories
+            What the users of the pairs have chosen, as in `recommend`; by default users are those of the training data.
+        on_unknown
+            "error" raises UnknownIdError naming the id; "skip" leaves out pairs whose user or item is unknown and
+            counts them in the result.
+        threads
+            How many threads to use.
+        memory
+            The budget where the item-item matrix is streamed, such as "8GB"; 60 % of what is free by default.
+
+        Returns
+        -------
+        Scores
+            Columns `user_id, item_id, score`, a row for each pair, in the given order.
+
+        Examples
+        --------
+        >>> import komd
+        >>> model = komd.CFKOMD().fit(komd.generate(users=200, items=60, activity=8, rng=0))
+        >>> model.score([("user-00042", "Amber Compass (swing)"), ("user-00007", "Amber Rocket (reggae)")])
+        Scores(2 rows)
+        user_id     item_id                score
+        user-00042  Amber Compass (swing)  ...
+        user-00007  Amber Rocket (reggae)  ...
+        """
+        one_of("on_unknown", on_unknown, ("error", "skip"))
+        catalogue, given = self.catalogue, read_pairs(pairs, user=user, item=item)
+        if histories is None:
+            names, rows, skipped = catalogue.users, catalogue.histories, 0
+        else:
+            people, rows, skipped = self._strangers(histories, on_unknown)
+            names, numbers = encode(people, noun="user")
+            rows = rows.take(np.argsort(numbers).astype(np.int32))
+        who = given.find_users(names, on_unknown)
+        what = given.find_items(catalogue.items, on_unknown)
+        known = np.flatnonzero((who >= 0) & (what >= 0))
+        who, what = who[known], catalogue.inside[what[known]]
+        asked = np.unique(who)
+        empty = asked[rows.lengths[asked] == 0]
+        _warn_of_fallback(len(empty), len(asked))
+        scores = self.pair_scores(rows, who, what, threads=threads, memory=memory, label="score")
+        table = pa.table({"user_id": names.take(who), "item_id": catalogue.item_ids(what), "score": scores})
+        return Scores(table, names.take(empty).to_pylist(), skipped + len(given) - len(known))
 
     def similar_items(self, items: Any, *, n: int = 10, on_unknown: OnUnknown = "error") -> Recommendations:
         """The n items most like each of these: chosen by somebody, with some likeness, never the item itself."""
@@ -234,6 +303,42 @@ class Recommender(Parameters, ABC):
         scores[histories.lengths == 0] = self.catalogue.popularity
         return scores
 
+    def pair_scores(
+        self,
+        rows: Histories,
+        who: NDArray[np.int32],
+        what: NDArray[np.int32],
+        *,
+        threads: int | None = None,
+        memory: str | int | None = None,
+        label: str = "",
+    ) -> NDArray[np.float64]:
+        """The score of item what[k] for the user with history who[k] of `rows`, for each k; items in inside numbers."""
+        order = np.argsort(who, kind="stable")
+        # One row for each user, and again for each so many of their items: a row is scored at once.
+        first = np.flatnonzero(np.diff(who[order], prepend=-1))
+        place = np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))
+        starts = np.flatnonzero(place % _TARGETS == 0)
+        targets = Histories(np.append(starts, len(order)).astype(np.int64), what[order])
+        out = np.empty(len(order))
+        asked = rows.take(who[order][starts])
+        out[order] = self._scored(asked, targets, threads=threads, memory=memory, label=label)
+        return out
+
+    def _scored(
+        self, rows: Histories, targets: Histories, *, threads: int | None, memory: str | int | None, label: str
+    ) -> NDArray[np.float64]:
+        """The scores of each user's targets, which need not be in order."""
+
+        def part(block: tuple[int, int]) -> NDArray[np.float64]:
+            scores, some = self._scores_of(rows.block(*block)), targets.block(*block)
+            out: NDArray[np.float64] = scores[np.repeat(np.arange(len(some)), some.lengths), some.indices]
+            return out
+
+        pieces = pool.blocks(len(rows), self._users_per_block())
+        found = pool.run(part, pieces, threads=threads, label=label, size=lambda b: b[1] - b[0])
+        return np.concatenate([np.zeros(0), *found])
+
     def _asked(
         self,
         users: Any,
@@ -250,13 +355,7 @@ class Recommender(Parameters, ABC):
             raise InputError(f"n must be a whole number of at least 1, got {n!r}")
         people, rows, skipped = self._people(users, histories, on_unknown)
         candidates, passed = self._candidates(items, exclude, on_unknown)
-        empty = int(np.count_nonzero(rows.lengths == 0))
-        if empty:
-            warnings.warn(
-                f"{empty:,} of {len(rows):,} people have no history: they are served by popularity",
-                FallbackWarning,
-                stacklevel=3,
-            )
+        _warn_of_fallback(int(np.count_nonzero(rows.lengths == 0)), len(rows))
         return people, rows, Question(int(n), candidates, exclude_seen), skipped + passed
 
     def _table(self, people: pa.Array, parts: list[Ranked]) -> pa.Table:
@@ -335,6 +434,15 @@ class Recommender(Parameters, ABC):
         found = [None if ids is None else catalogue.find_items(_several(ids), on_unknown) for ids in (items, exclude)]
         skipped = sum(int((numbers < 0).sum()) for numbers in found if numbers is not None)
         return catalogue.candidates(*found), skipped
+
+
+def _warn_of_fallback(empty: int, users: int) -> None:
+    if empty:
+        warnings.warn(
+            f"{empty:,} of {users:,} people have no history: they are served by popularity",
+            FallbackWarning,
+            stacklevel=4,
+        )
 
 
 def _matching(arrays: Arrays, ids: dict[str, pa.Array]) -> None:

@@ -29,7 +29,7 @@ from komd.progress import progress
 if TYPE_CHECKING:
     from komd.models.counted import FromCounts
 
-__all__ = ["is_streamed", "rank_streamed", "room_for"]
+__all__ = ["is_streamed", "rank_streamed", "room_for", "score_streamed"]
 
 Streamed = StreamedMatrix | UpdatedMatrix
 
@@ -60,17 +60,44 @@ def rank_streamed(
     label: str,
 ) -> Iterator[Ranked]:
     """The answers for all people, group after group."""
+    room, groups = _groups(model, matrix, rows, question, memory)
+    strip_room = min(int(_STRIP_SHARE * room), _LARGEST_STRIP)
+    with progress(label, len(rows)) as advance:
+        for first, last in groups:
+            yield _Group(model, matrix, rows.block(first, last), question, first, threads).ranked(strip_room, advance)
+
+
+def score_streamed(
+    model: FromCounts,
+    matrix: Streamed,
+    rows: Histories,
+    targets: Histories,
+    *,
+    threads: int | None,
+    memory: str | int | None,
+    label: str,
+) -> NDArray[np.float64]:
+    """The scores of each user's targets, to the last bit as ranking has them: the first pass alone."""
+    question = Question(0, np.zeros(0, np.int32), targets=targets)
+    found = [np.zeros(0)]
+    with progress(label, len(rows)) as advance:
+        for first, last in _groups(model, matrix, rows, question, memory)[1]:
+            found.append(_Group(model, matrix, rows.block(first, last), question, first, threads).target_scores)
+            advance(last - first)
+    return np.concatenate(found)
+
+
+def _groups(
+    model: FromCounts, matrix: Streamed, rows: Histories, question: Question, memory: str | int | None
+) -> tuple[int, list[tuple[int, int]]]:
+    """The room there is, and the users cut into groups that fit it."""
     matrix.prepare()  # before the rest of the room is shared out
     room = room_for(memory)
     tested = question.targets.lengths if question.targets is not None else np.zeros(len(rows), np.int64)
     kept = rows.lengths if model._needs_squares else np.zeros(len(rows), np.int64)
     standing = 4 * matrix.W.shape[1] if isinstance(matrix, UpdatedMatrix) else 0
     sizes = 4 * rows.lengths * (kept + tested) + 12 * min(question.n, len(question.candidates)) + standing + 64
-    groups = pool.even_blocks(sizes.astype(np.int64), max(1, int(_PEOPLE_SHARE * room)))
-    strip_room = min(int(_STRIP_SHARE * room), _LARGEST_STRIP)
-    with progress(label, len(rows)) as advance:
-        for first, last in groups:
-            yield _Group(model, matrix, rows.block(first, last), question, first, threads).ranked(strip_room, advance)
+    return room, pool.even_blocks(sizes.astype(np.int64), max(1, int(_PEOPLE_SHARE * room)))
 
 
 class _Group:
@@ -91,12 +118,12 @@ class _Group:
         self._targets = targets.block(first, first + len(people)) if targets is not None else None
         self._popular = model.catalogue.popularity
         self._standing = np.zeros((len(people), 0), np.float32)  # among the factors of a filter
-        self._weights, self._offsets, self._tested = self._first_pass()
+        self._weights, self._offsets, self.target_scores = self._first_pass()
+        self._tested = np.zeros(0)
 
     def _first_pass(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Weights, offsets, and the scores of the targets, ascending for each person."""
+        """Weights, offsets, and the scores of the targets."""
         from komd._core.gathered import score_targets
-        from komd._core.ranks import LOWEST
 
         model, people, targets = self._model, self._people, self._targets
         squares = model._needs_squares
@@ -131,19 +158,22 @@ class _Group:
         )
         if updated:
             updated.take_targets(self._standing, targets.indptr, targets.indices, tested)
-        owner = np.repeat(np.arange(len(people)), targets.lengths)
-        without = (people.lengths == 0)[owner]
+        without = np.repeat(people.lengths == 0, targets.lengths)
         tested[without] = self._popular[targets.indices[without]]
-        tested[targets.indices >= model.catalogue.chosen] = LOWEST
-        return weights, offsets, tested[np.lexsort((tested, owner))]
+        return weights, offsets, tested
 
     def ranked(self, room: int, advance: Callable[[float], None]) -> Ranked:
         """The second pass."""
+        from komd._core.ranks import LOWEST
         from komd._core.topn import sort_top
 
         people, targets, question = self._people, self._targets, self._question
         size, n = len(people), min(question.n, len(question.candidates))
         found = Ranked(np.empty((size, n), np.int32), np.empty((size, n)), np.zeros(size, np.int64), np.zeros(size))
+        if targets is not None:  # ascending for each person, items that nobody chose below all others
+            owner, chosen = np.repeat(np.arange(size), targets.lengths), self._model.catalogue.chosen
+            tested = np.where(targets.indices < chosen, self.target_scores, LOWEST)
+            self._tested = tested[np.lexsort((tested, owner))]
         seen, met = people.indptr[:-1].copy(), (targets or people).indptr[:-1].copy()
         pieces = pool.blocks(size, _TOGETHER)
         for strip in self._matrix.strips(np.unique(people.indices), room=room, threads=self._threads):

@@ -143,13 +143,13 @@ class KomdRecommenderModel(Columns, Model):
         if name in dataset.columns:
             raise InputError(f"the frame has a column {name!r} already; choose another predictionCol")
         schema = T.StructType([*dataset.schema.fields, T.StructField(name, T.DoubleType())])
-        folder, inner = self._folder, to_arrow_schema(schema)
+        folder, memory, inner = self._folder, self._memory, to_arrow_schema(schema)
         user, item = dataset.columns.index(self._user), dataset.columns.index(self._item)
 
         def score(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             from komd.spark.work import scored_pairs
 
-            return scored_pairs(folder, batches, user, item, inner)
+            return scored_pairs(folder, batches, user, item, inner, memory)
 
         return dataset.mapInArrow(score, schema)
 

@@ -75,21 +75,23 @@ def strangers(asked: Asked, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
 
 
 def scored_pairs(
-    folder: Folder, batches: Iterator[pa.RecordBatch], user: int, item: int, schema: pa.Schema
+    folder: Folder,
+    batches: Iterator[pa.RecordBatch],
+    user: int,
+    item: int,
+    schema: pa.Schema,
+    memory: str | int | None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows as they came, with the score of each pair; not a number where the user or the item is unknown."""
     model = opened(folder)
-    catalogue, block = model.catalogue, max(1, model._users_per_block())
     for batch in batches:
-        who = catalogue.find_users(batch.column(user), "skip")
-        what = catalogue.find_items(batch.column(item), "skip")
-        out = np.full(batch.num_rows, np.nan)
+        who = model.catalogue.find_users(batch.column(user), "skip")
+        what = model.catalogue.find_items(batch.column(item), "skip")
         known = np.flatnonzero((who >= 0) & (what >= 0))
-        people, place = np.unique(who[known], return_inverse=True)
-        for a in range(0, len(people), block):
-            scores = model._scores_of(catalogue.histories.take(people[a : a + block]))
-            here = (place >= a) & (place < a + block)
-            out[known[here]] = scores[place[here] - a, what[known[here]]]
+        out = np.full(batch.num_rows, np.nan)
+        out[known] = model.pair_scores(
+            model.catalogue.histories, who[known], what[known], threads=1, memory=_share(memory)
+        )
         yield pa.RecordBatch.from_arrays([*batch.columns, pa.array(out)], schema=schema)
 
 
@@ -125,12 +127,15 @@ def block_sums(folder: Folder, blocks: Iterator[tuple[int, int]]) -> Iterator[by
         yield matrix.sums_of(block).tobytes()
 
 
+def _share(memory: str | int | None) -> str | int:
+    """A worker's budget. It is one of many on its node: by default each takes its share of what is free."""
+    return memory if memory is not None else budget(None) // (os.cpu_count() or 1)
+
+
 def _lists(model: Recommender, asked: Asked, people: pa.Array, rows: Histories) -> Iterator[pa.RecordBatch]:
-    # A worker is one of many on its node: by default each takes its share of what is free.
-    memory = asked.memory if asked.memory is not None else budget(None) // (os.cpu_count() or 1)
     waiting: list[Ranked] = []
     done = have = 0
-    for answer in model._ranked(rows, asked.question(model), threads=1, memory=memory):
+    for answer in model._ranked(rows, asked.question(model), threads=1, memory=_share(asked.memory)):
         waiting.append(answer)
         have += len(answer.counts)
         if have >= _PEOPLE:
