@@ -9,9 +9,10 @@ import shlex
 import sqlite3
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from pyarrow import csv, parquet
 
 import komd
 
@@ -188,6 +189,67 @@ def test_explain_a_stranger(plays, komd_json, komd_out):
     found = komd_json("explain", plays / "ratings.komd", "--history", "7,14", "21")
     assert {line["item_id"] for line in found["contributions"]} == {7, 14}
     assert "popularity" in komd_out("explain", plays / "ratings.komd", "--history", "", "21")
+
+
+@pytest.mark.parametrize("name", ["plays", "ratings"])
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "json"])
+def test_score_is_what_the_library_gives(plays, name, suffix, tmp_path, komd_json, komd_out):
+    model = komd.load(plays / f"{name}.komd")
+    listed = model.recommend(n=4).to_arrow()
+    pairs = listed.take(np.random.default_rng(0).permutation(len(listed))).select(["user_id", "item_id"])
+    csv.write_csv(pairs, tmp_path / "pairs.csv")
+    expected = model.score(pairs).to_arrow()
+    found = komd_json("score", plays / f"{name}.komd", tmp_path / "pairs.csv")
+    assert found["scores"] == expected.to_pylist()
+    assert (found["model"], found["fallback"], found["skipped"]) == (model.text, [], 0)
+    told = komd_out("score", plays / f"{name}.komd", tmp_path / "pairs.csv", "-o", tmp_path / f"out.{suffix}")
+    assert told.startswith(f"wrote {len(pairs):,} rows to ")
+    if suffix == "parquet":
+        assert parquet.read_table(tmp_path / "out.parquet").equals(expected)
+    elif suffix == "csv":
+        assert csv.read_csv(tmp_path / "out.csv").equals(expected)
+    else:
+        assert json.loads((tmp_path / "out.json").read_text()) == expected.to_pylist()
+    text = komd_out("score", plays / f"{name}.komd", tmp_path / "pairs.csv")
+    assert "more rows: -o FILE writes all" in text and f"{expected['score'][0].as_py():.4g}" in text
+
+
+def test_score_strangers_and_unknown_ids(plays, tmp_path, komd_json, komd_out, komd_fails, komd_process):
+    model = plays / "ratings.komd"
+    (tmp_path / "histories.csv").write_text("who,what,user\nx,7,ana\nx,14,ana\nx,21,bo\n")
+    (tmp_path / "pairs.csv").write_text("who,what,user\nx,21,ana\nx,28,bo\nx,7,eve\nx,tea,ana\n")
+    words = ["score", model, tmp_path / "pairs.csv", "--histories", tmp_path / "histories.csv", "--user", "user"]
+    words += ["--item", "what"]
+    assert "unknown user 'eve'" in komd_fails(*words)
+    found = komd_json(*words, "--on-unknown", "skip")
+    expected = komd.load(model).score([("ana", 21), ("bo", 28)], histories={"ana": [7, 14], "bo": [21]})
+    assert found["scores"] == expected.to_arrow().to_pylist() and found["skipped"] == 2
+    done = komd_process(*words, "--on-unknown", "skip")
+    assert done.returncode == 0 and "2 pairs left out" in done.stderr
+    assert "--on-unknown must be" in komd_fails(*words, "--on-unknown", "cry")
+    assert "must end in" in komd_fails(*words, "-o", tmp_path / "x.txt")
+    assert "unknown user 'user-x'" in komd_fails("score", plays / "plays.komd", _file(tmp_path, "user-x,Nothing"))
+
+
+def _file(folder, text):
+    (folder / "one.csv").write_text(f"user,item\n{text}\n")
+    return folder / "one.csv"
+
+
+@pytest.mark.parametrize("name", ["plays", "ratings"])
+def test_similar_is_what_the_library_gives(plays, name, komd_json, komd_out, komd_fails, komd_process):
+    model = komd.load(plays / f"{name}.komd")
+    items = model.catalogue.items.values.to_pylist()[:2]
+    found = komd_json("similar", plays / f"{name}.komd", *items, "-n", 3)
+    assert found["similar"] == model.similar_items(items, n=3).to_arrow().to_pylist()
+    assert (found["model"], found["skipped"]) == (model.text, 0)
+    text = komd_out("similar", plays / f"{name}.komd", *items, "--n", 3)
+    assert all(str(row["item_id"]) in text for row in found["similar"]) and "similar to" in text
+    assert "-n must be" in komd_fails("similar", plays / f"{name}.komd", items[0], "-n", 0)
+    assert "--on-unknown must be" in komd_fails("similar", plays / f"{name}.komd", items[0], "--on-unknown", "cry")
+    assert "999" in komd_fails("similar", plays / f"{name}.komd", "999")
+    done = komd_process("similar", plays / f"{name}.komd", "999", "--on-unknown", "skip")
+    assert "no other item is similar" in done.stdout and "1 unknown ids skipped" in done.stderr
 
 
 def test_a_long_explanation_adds_up(plays, komd_out):

@@ -115,10 +115,11 @@ def test_fit_returns_self(model, small):
         lambda m: m.recommend(),
         lambda m: m.recommend(histories=[["a"]]),
         lambda m: m.explain("a", "b"),
+        lambda m: m.score([("a", "b")]),
         lambda m: m.similar_items(["a"]),
         lambda m: m.save("nowhere"),
     ],
-    ids=["recommend", "strangers", "explain", "similar", "save"],
+    ids=["recommend", "strangers", "explain", "score", "similar", "save"],
 )
 def test_unfitted(model, call):
     with pytest.raises(InputError, match=rf"{type(model).__name__} is not fitted yet; call fit\(data\) first"):
@@ -501,6 +502,24 @@ def test_explain_says_what_it_takes(model, small):
     ):
         with pytest.raises(InputError, match="explain takes a user and an item"):
             call()
+
+
+def test_scores_of_pairs_are_those_of_the_lists(model, small):
+    exact = type(model).__name__ not in ROUNDS_BY_BLOCK
+    listed = model.recommend(n=50, exclude_seen=False).to_arrow()
+    shuffled = listed.take(np.random.default_rng(0).permutation(len(listed)))
+    found = model.score(shuffled).to_arrow()
+    assert found.column_names == ["user_id", "item_id", "score"]
+    assert found.select([0, 1]).equals(shuffled.select([0, 1]))
+    tolerance = 0 if exact else 1e-12
+    assert np.allclose(found["score"], shuffled["score"], rtol=tolerance, atol=tolerance)
+    with pytest.raises(UnknownIdError, match="unknown item 'nothing'"):
+        model.score([(small.users[0], "nothing")])
+    only_with_strangers(model)
+    user = small.users[5]
+    known = model.score([(user, item) for item in small.items]).to_arrow()
+    stranger = model.score([("x", item) for item in small.items], histories={"x": small.history(user)}).to_arrow()
+    assert stranger["score"].equals(known["score"])
 
 
 def test_similar_items(model, small):

@@ -89,6 +89,8 @@ RANKING = {
     "recommend": lambda folder: saved(folder).recommend(n=3, memory=BUDGET),
     "recommend_to": lambda folder: komd.recommend_to(saved(folder), folder / "recs", n=3, memory=BUDGET),
     "evaluate": lambda folder: komd.evaluate(saved(folder), komd.read(folder / "test.csv"), memory=BUDGET),
+    "score": lambda folder: saved(folder).score(folder / "test.csv", memory=BUDGET),
+    "komd score": command("score", "{folder}/model.komd", "{folder}/test.csv"),
     "komd recommend": command("recommend", "{folder}/model.komd", "--json"),
     "komd evaluate --test": command("evaluate", "--test", "{folder}/test.csv", "--model", "{folder}/model.komd"),
 }

@@ -165,14 +165,15 @@ def test_strangers(text, spark, frame, data):
     assert_same(flat(found), expected)
 
 
-def test_transform_scores_pairs_and_keeps_the_rest_of_the_frame(spark, frame, data):
+@pytest.mark.parametrize("text", ["CFKOMD()", "CFKOMD(prior=0.01, storage='streamed')"])
+def test_transform_scores_pairs_and_keeps_the_rest_of_the_frame(text, spark, frame, data):
     from komd.spark import KomdRecommender
 
-    alone = komd.CFKOMD().fit(data)
+    alone = komd.model_from_text(text).fit(data)
     rows = [(1.5, data.items[k % 300], data.users[7 * k % 900]) for k in range(60)]
     rows += [(2.5, "no item", data.users[0]), (2.5, data.items[0], "nobody")]
     pairs = spark.createDataFrame(rows, "weight double, item string, user string")
-    found = KomdRecommender(model="CFKOMD()", predictionCol="score").fit(frame).transform(pairs).collect()
+    found = KomdRecommender(model=text, predictionCol="score").fit(frame).transform(pairs).collect()
     assert len(found) == len(rows)
     for row in found:
         if row["item"] == "no item" or row["user"] == "nobody":

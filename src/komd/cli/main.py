@@ -24,7 +24,9 @@ from komd.cli.explain import explain
 from komd.cli.fit import fit
 from komd.cli.generate import generate
 from komd.cli.recommend import recommend
+from komd.cli.score import score
 from komd.cli.serve import serve
+from komd.cli.similar import similar
 from komd.cli.tune import tune
 from komd.errors import FallbackWarning, KomdError
 
@@ -75,7 +77,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (fit, recommend, explain, evaluate, compare, tune, analyze, generate, serve, demo):
+for command in (fit, recommend, explain, score, similar, evaluate, compare, tune, analyze, generate, serve, demo):
     app.command()(command)
 
 

@@ -22,15 +22,18 @@ __all__ = [
     "Memory",
     "MinRating",
     "ModelFolder",
+    "OnUnknown",
     "RatingColumn",
     "Rng",
     "Separator",
     "Threads",
     "TimeColumn",
     "UserColumn",
+    "column",
     "ids_of",
     "listed",
     "read",
+    "source",
 ]
 
 _PANEL = "Reading"
@@ -89,6 +92,7 @@ Memory = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 Rng = Annotated[int, typer.Option("--rng", min=0, help="Seed: the same gives the same.")]
+OnUnknown = Annotated[str, typer.Option("--on-unknown", metavar="error|skip", help="What an unknown id leads to.")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model (komd fit).")]
 
 
@@ -108,14 +112,12 @@ def read(
     """The interactions that the reading options describe."""
     import komd
 
-    if database is not None and len(data) != 1:
-        raise InputError(f"with database= there is one query to read, got {len(data)}")
     return komd.read(
-        data[0] if database is not None else data,
-        user=_column(user),
-        item=_column(item),
-        rating=_column(rating),
-        time=_column(time),
+        source(data, database),
+        user=column(user),
+        item=column(item),
+        rating=column(rating),
+        time=column(time),
         min_rating=min_rating,
         separator=separator,
         header=header,
@@ -124,7 +126,15 @@ def read(
     )
 
 
-def _column(text: str | None) -> str | int | None:
+def source(data: list[str], database: str | None) -> str | list[str]:
+    """What is to be read: files, or the one query of a database."""
+    if database is not None and len(data) != 1:
+        raise InputError(f"with database= there is one query to read, got {len(data)}")
+    return data[0] if database is not None else data
+
+
+def column(text: str | None) -> str | int | None:
+    """A column by its name, or by its position where that is what the text says."""
     return int(text) if text is not None and text.isascii() and text.isdigit() else text
 
 

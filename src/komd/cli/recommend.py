@@ -42,9 +42,7 @@ def recommend(
     exclude: Annotated[
         list[str] | None, typer.Option("--exclude", metavar="ITEMS", help="None of these: a list or a file.")
     ] = None,
-    on_unknown: Annotated[
-        str, typer.Option("--on-unknown", metavar="error|skip", help="What an unknown id leads to.")
-    ] = "error",
+    on_unknown: options.OnUnknown = "error",
     output: Annotated[
         Path | None,
         typer.Option(

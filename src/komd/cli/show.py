@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from komd.errors import InputError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from komd.interactions.interactions import Interactions
     from komd.models.batch import Written
-    from komd.models.recommendations import Explanation, Recommendations
+    from komd.models.recommendations import Explanation, Recommendations, Scores
 
 __all__ = [
     "ROWS",
@@ -129,16 +129,8 @@ def columns(data: Interactions) -> dict[str, object] | None:
 
 def recommendations(result: Recommendations, people: int | None = None) -> None:
     """The lists as a table, cut when long. `people` are all there are, when only the first were asked for."""
-    rows = result.table.slice(0, ROWS).to_pylist()
-    made = table("user", "rank", "item", "score", right=("rank", "score"))
-    for k, line in enumerate(rows):
-        first = k == 0 or line["user_id"] != rows[k - 1]["user_id"]
-        last = k + 1 == len(rows) or rows[k + 1]["user_id"] != line["user_id"]
-        name = line["user_id"] if first else ""
-        row(made, name, line["rank"], line["item_id"], f"{line['score']:.4g}", end_section=last)
-    if rows:
-        console().print(made)
-    else:
+    rows = _lists(result, "user")
+    if not rows:
         say("nothing to recommend: no item is left")
     shown = len(set(map(str, (line["user_id"] for line in rows))))
     if people is not None and people > shown:
@@ -147,6 +139,46 @@ def recommendations(result: Recommendations, people: int | None = None) -> None:
         say(f"… and {len(result) - len(rows):,} more rows: -o FILE writes all, --json prints all")
     if result.skipped:
         note(f"{result.skipped:,} unknown ids skipped")
+
+
+def similar(result: Recommendations) -> None:
+    """Lists of similar items as a table, cut when long."""
+    rows = _lists(result, "similar to")
+    if not rows:
+        say("no other item is similar")
+    elif len(result) > len(rows):
+        say(f"… and {len(result) - len(rows):,} more rows: --json prints all")
+    if result.skipped:
+        note(f"{result.skipped:,} unknown ids skipped")
+
+
+def _lists(result: Recommendations, heading: str) -> list[dict[str, Any]]:
+    """Print the first rows of lists as a table, whose first column, `heading`, says whose list it is; returns them."""
+    rows: list[dict[str, Any]] = result.table.slice(0, ROWS).to_pylist()
+    key = result.table.column_names[0]
+    made = table(heading, "rank", "item", "score", right=("rank", "score"))
+    for k, line in enumerate(rows):
+        first = k == 0 or line[key] != rows[k - 1][key]
+        last = k + 1 == len(rows) or rows[k + 1][key] != line[key]
+        name = line[key] if first else ""
+        row(made, name, line["rank"], line["item_id"], f"{line['score']:.4g}", end_section=last)
+    if rows:
+        console().print(made)
+    return rows
+
+
+def scores(result: Scores) -> None:
+    """Scores of pairs as a table, cut when long."""
+    rows = result.table.slice(0, ROWS).to_pylist()
+    made = table("user", "item", "score", right=("score",))
+    for line in rows:
+        row(made, line["user_id"], line["item_id"], f"{line['score']:.4g}")
+    if rows:
+        console().print(made)
+    if len(result) > len(rows):
+        say(f"… and {len(result) - len(rows):,} more rows: -o FILE writes all, --json prints all")
+    if result.skipped:
+        note(f"{result.skipped:,} pairs left out: the model does not know their user or item")
 
 
 def explanation(result: Explanation) -> None:

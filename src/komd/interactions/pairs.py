@@ -38,6 +38,14 @@ class Pairs:
         """The number of each pair's item, likewise."""
         return self._find(self._rows.items, among, on_unknown)[self._rows.item_numbers]
 
+    def histories(self, items: Ids, on_unknown: str) -> tuple[Interactions, int]:
+        """The pairs as interactions with these items, and how many pairs of unknown ones were skipped."""
+        found = self.find_items(items, on_unknown)
+        known = found >= 0
+        rows = self._rows
+        data = Interactions.from_numbers(rows.users, items, rows.user_numbers[known], found[known])
+        return data, int((~known).sum())
+
     def _find(self, ids: Ids, among: Ids, on_unknown: str) -> Numbers:
         if not self._rows.text or ids.word == among.word:
             return among.find(ids, on_unknown=on_unknown)

@@ -96,7 +96,10 @@ class Recommender(Parameters, ABC):
         threads
             How many threads to use; every core by default. The result does not depend on it.
         memory
-            The budget, such as "8GB"; 60 % of what is free by default.
+            The budget for what is learned (an item-item matrix, dense or sparse) and for the scratch of learning it,
+            such as "8GB"; 60 % of what is free by default. It does not count the libraries (some 250 MB), the data,
+            the model's own copy of the pairs (4 bytes each, some 20 while it is made), and buffers of some 15 MB for
+            each thread.
         """
         interactions = Interactions.of(data, memory=memory)
         if interactions.pairs == 0:
