@@ -160,7 +160,7 @@ def test_bad_settings(small, settings, message):
         analyze(small, **settings)
     with pytest.raises(InputError, match="data sets by name"):
         compare({})
-    with pytest.raises(InputError, match="cannot take interactions"):
+    with pytest.raises(InputError, match="cannot read builtins.int"):
         analyze(7)
 
 
