@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from komd.errors import InputError
 
-__all__ = ["MELT", "Choice", "Column", "Columns", "Reading", "role"]
+__all__ = ["MELT", "Choice", "Column", "Columns", "Reading", "listing", "role"]
 
 Column: TypeAlias = str | int | None
 
@@ -22,7 +22,7 @@ _NAMES = {
     "time": "time timestamp date datetime when unixtime createdat ts",
     "index": "index rownames rowname unnamed:0",
 }
-_ROLES = {name: role for role, names in _NAMES.items() for name in names.split()} | {"": "index"}
+_ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
 _ALONE = {"u", "i"}  # too short to tell a header from ids, without a final "id"
 _SHOWN = 8  # columns named in a message
 _LONGEST = 60  # characters of a name in a message
@@ -38,6 +38,8 @@ def role(name: str, *, is_name: bool = False) -> str | None:
     ('user', 'item', None)
     """
     key = _key(name)
+    if not name.strip():
+        return "index"
     if key in _ROLES and (is_name or key not in _ALONE):
         return _ROLES[key]
     found = _ROLES.get(key.removesuffix("id")) if key.endswith("id") and key != "id" else None
@@ -82,7 +84,7 @@ class Reading(NamedTuple):
     def __str__(self) -> str:
         words = ", ".join(f"{what}={_printable(name)}" for what, name in self.taken.items())
         if self.unused:
-            words += f"; not used: {_listing(self.unused)}"
+            words += f"; not used: {listing(self.unused)}"
         return words + (f"; rows rated 0, left out: {self.zeros:,}" if self.zeros else "")
 
 
@@ -139,7 +141,7 @@ class Columns(NamedTuple):
         left = [k for k, found in enumerate(roles) if found is None and k not in taken.values()]
         if missing and named and len(left) != len(missing):
             sought = " and of ".join(f"{what} ids" for what in missing)
-            which = f"one of {_listing([names[k] for k in left])}" if left else f"it has: {_listing(names)}"
+            which = f"one of {listing([names[k] for k in left])}" if left else f"it has: {listing(names)}"
             how = " and ".join(f"{what}=" for what in missing)
             wide = f"; if each column is an item, {MELT}" if len(left) > len(missing) + 1 else ""
             raise InputError(f"cannot tell the column of {sought} in {where}: {which} (choose with {how}){wide}")
@@ -183,7 +185,7 @@ def _position(asked: str | int, names: Sequence[str], where: str, what: str, nam
         raise InputError(
             f"column {asked!r} not found in {where}: it is read without header; choose with {what}=0, 1, …"
         )
-    raise InputError(f"column {asked!r} not found in {where}; it has: {_listing(names)} (choose with {what}=)")
+    raise InputError(f"column {asked!r} not found in {where}; it has: {listing(names)} (choose with {what}=)")
 
 
 def _only(alike: list[int], names: Sequence[str], where: str, what: str) -> int:
@@ -200,11 +202,12 @@ def _only(alike: list[int], names: Sequence[str], where: str, what: str) -> int:
         if best:
             break
     raise InputError(
-        f"{where} has several columns of {what} ids: {_listing([names[k] for k in best])} (choose with {what}=)"
+        f"{where} has several columns of {what} ids: {listing([names[k] for k in best])} (choose with {what}=)"
     )
 
 
-def _listing(names: Sequence[str]) -> str:
+def listing(names: Sequence[str]) -> str:
+    """The first of these names, in a line of text."""
     more = f", … ({len(names) - _SHOWN:,} more)" if len(names) > _SHOWN else ""
     return ", ".join(map(_printable, names[:_SHOWN])) + more
 

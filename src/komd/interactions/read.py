@@ -21,6 +21,7 @@ from komd.interactions.databases import duckdb_connection, is_connection, is_dat
 from komd.interactions.encode import Encoder, decoded
 from komd.interactions.ids import Ids
 from komd.interactions.interactions import ACCEPTED, Interactions, from_matrix
+from komd.interactions.keys import show
 from komd.interactions.tables import (
     Table,
     array_table,
@@ -222,29 +223,32 @@ def _collect(tables: list[Table], columns: Columns, min_rating: float | None) ->
         last = item_thread.submit(items.finish)
         user_ids, user_numbers = users.finish()
         item_ids, item_numbers = last.result()
-    for table in tables:
-        if table.text:
-            _sound(user_ids, table)
-            _sound(item_ids, table)
     moments = np.concatenate(times) if times else None
     reading, text = Reading.together(readings, zeros), any(table.text for table in tables)
-    return Rows(user_ids, item_ids, user_numbers, item_numbers, moments, reading, text)
+    found = Rows(user_ids, item_ids, user_numbers, item_numbers, moments, reading, text)
+    for table, choice in zip(tables, choices, strict=True):
+        if table.text:
+            _sound(found, table, choice)
+    return found
 
 
-def _sound(ids: Ids, table: Table) -> None:
+def _sound(rows: Rows, table: Table, choice: Choice) -> None:
     """Refuse ids that show that a text file was not what its first lines promised."""
-    if not pa.types.is_string(ids.type) and not pa.types.is_large_string(ids.type):
-        return
-    for wrong, why in (
-        (pc.match_substring(ids.values, "\0"), "it holds zero bytes"),
-        (
-            pc.match_substring_regex(ids.values, _QUOTED_INSIDE),
-            "its first lines have no quotes like these",
-        ),
-    ):
-        if (not table.quotes or "zero" in why) and pc.any(wrong).as_py():
+    user, item = table.columns[choice.user], table.columns[choice.item]
+    if table.named and user in rows.users and item in rows.items:
+        again = (rows.user_numbers == rows.users.number(user)) & (rows.item_numbers == rows.items.number(item))
+        if again.any():
+            raise InputError(f"{table.name} has its header again further down, as a row: remove it")
+    for ids in (rows.users, rows.items):
+        if not pa.types.is_string(ids.type) and not pa.types.is_large_string(ids.type):
+            continue
+        wrong, why = pc.match_substring(ids.values, "\0"), "it holds zero bytes"
+        if not table.quote and not pc.any(wrong).as_py():
+            wrong = pc.match_substring_regex(ids.values, _QUOTED_INSIDE)
+            why = "its first lines have no quotes like these"
+        if pc.any(wrong).as_py():
             value = ids.values.filter(wrong)[0].as_py()
-            raise InputError(f"{table.name} has the {ids.noun} id {value!r}: {why}")
+            raise InputError(f"{table.name} has the {ids.noun} id {show(value)}: {why}")
 
 
 def _checked(table: Table, choice: Choice, min_rating: float | None) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -258,7 +262,7 @@ def _checked(table: Table, choice: Choice, min_rating: float | None) -> Iterator
             continue
         arrays = [decoded(column) for column in fetched.columns]
         if table.text:
-            arrays[:2] = map(_trimmed, arrays[:2])
+            arrays = [_trimmed(column, table.quote, table.escape) for column in arrays]
         batch = pa.RecordBatch.from_arrays(arrays, fetched.schema.names)
         for noun, column in (("user", batch.column(0)), ("item", batch.column(1))):
             null = _missing(column)
@@ -304,12 +308,20 @@ def _missing(column: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
     return found if found.any() else None
 
 
-def _trimmed(column: pa.Array) -> pa.Array:
-    """Text without the blanks around it."""
+def _trimmed(column: pa.Array, quote: str, escape: str) -> pa.Array:
+    """Text without the blanks around it, nor quotes that DuckDB left because of them."""
     data = column.buffers()[2]
     if data is None or not any(blank in memoryview(data) for blank in b" \t"):
         return column
-    return pc.utf8_trim(column, " \t")
+    trimmed = pc.utf8_trim(column, " \t")
+    if not quote:
+        return trimmed
+    held = pc.and_(pc.starts_with(trimmed, quote), pc.ends_with(trimmed, quote))
+    held = pc.and_(pc.and_(held, pc.greater(pc.binary_length(trimmed), 1)), pc.not_equal(trimmed, column))
+    if not pc.any(held).as_py():
+        return trimmed
+    bare = pc.replace_substring(pc.utf8_slice_codeunits(trimmed, 1, -1), escape + quote, quote)
+    return pc.if_else(held, bare, trimmed)
 
 
 def _chosen(column: pa.Array, table: Table, position: int, row: int) -> pa.Array:

@@ -46,7 +46,8 @@ class Table:
     fetch: Callable[[list[int]], Iterator[pa.RecordBatch]]  # the columns at these positions
     named: bool = True  # whether `columns` are names of the source's own
     text: bool = False  # whether ids are text in which digits may stand for integers
-    quotes: bool = True  # whether quotes around a field have been taken off
+    quote: str = ""  # what holds fields of text together, and what a quote inside is written with
+    escape: str = ""
     uuids: set[int] = field(default_factory=set)  # positions of UUIDs that come as text
     rows: int = 0  # about how many, for progress; 0 when nobody knows
 
@@ -119,8 +120,16 @@ def file_table(connection: Any, path: Path, columns: Columns, header: bool | Non
             relation = connection.sql(f"SELECT {chosen} FROM {query}")
         yield from _batches(relation, str(path))
 
-    named, quotes = layout.header, bool(layout.quote)
-    return Table(str(path), layout.columns, fetch, named=named, text=True, quotes=quotes, rows=layout.rows)
+    return Table(
+        str(path),
+        layout.columns,
+        fetch,
+        named=layout.header,
+        text=True,
+        quote=layout.quote,
+        escape=layout.escape,
+        rows=layout.rows,
+    )
 
 
 def frame_table(frame: Any) -> Table:

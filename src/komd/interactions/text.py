@@ -5,11 +5,11 @@ The rules look at the first lines only, and each can be overruled by an argument
 - the separator is a tab or `::` if that cuts most lines into the same number (two or more) of fields; or
   else the one of `,` `;` `|` that cuts them into most; or else a space;
 - between `,` and `;` double quotes hold a field together. Elsewhere, and for single quotes, they do so only
-  where every value of a column is quoted, or those that need it (`"a<tab>b"`); otherwise a quote is a
-  character like others;
+  where all of a column is quoted (but for numbers), or those values that need it (`"a<tab>b"`); otherwise a
+  quote is a character like others;
 - the first line is a header if a column is asked for by name; or if it holds recognised names of two kinds, or
   of a user column; or if it holds no number where some column holds nothing but numbers further down. It is
-  a row if it holds a number, or an id that comes again below it, or one made like those below it (`i7`, `i12`).
+  a row if it holds a number, or an id that comes again in another row, or one made like those below it (`i7`, `i12`).
   Where none of this tells, `read` asks for `header=`.
 
 What cannot be rows of pairs is refused: a table with one column for each item, or mixed line ends.
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from komd.errors import InputError
-from komd.interactions.columns import MELT, role
+from komd.interactions.columns import MELT, listing, role
 
 __all__ = ["Layout", "sniff"]
 
@@ -103,13 +103,15 @@ def sniff(path: Path, *, header: bool | None, separator: str | None, by_name: bo
         by = "" if cut is None or separator is None else f" when separated by {cut.separator!r}"
         raise InputError(f"{path} has one column{by}; users and items need two (choose with separator=)")
     plain = [[field.text.strip() for field in row] for row in cut.rows]
-    if not chosen and _is_wide(plain):
+    closed = all(row[-1] == "" for row in plain)  # with a separator at the end of each line
+    filled = [row[:-1] for row in plain] if closed else plain
+    if not chosen and _is_wide(filled):
         raise InputError(f"{path} looks like a table with one column for each item: {MELT}")
     if header is None:
         header = by_name or _is_header(plain, path)
     width = cut.widths.most_common(1)[0][0] if not header else len(plain[0])
     columns = list(plain[0]) if header else [f"column {k}" for k in range(width)]
-    if header and _has_row_names(plain):
+    if header and _has_row_names(filled):
         columns.insert(0, "")
     return Layout(cut.separator, cut.quote, cut.escape, header, skip, columns, packed > 0, about)
 
@@ -245,14 +247,20 @@ def _quotes_count(rows: Rows, separator: str, quote: str, even: bool) -> bool:
     columns: dict[int, list[Field]] = {}
     for row in rows[1:] or rows:
         for k, field in enumerate(row):
-            if field.text.strip() not in ("", "NA"):
+            if field.quoted or not _is_bare(field.text.strip()):
                 columns.setdefault(k, []).append(field)
     whole = {k for k, fields in columns.items() if all(field.quoted for field in fields)}
     some = [field for k, fields in columns.items() if k not in whole for field in fields if field.quoted]
+    named = len(rows) > 1 and all(field.quoted for field in rows[0])
     if even and any(field.quoted and _LINE_END.search(field.text) for row in rows for field in row):
         return False
     needed = all(separator in field.text or quote in field.text or _LINE_END.search(field.text) for field in some)
-    return needed and bool(whole or some)
+    return needed and bool(whole or some or named)
+
+
+def _is_bare(text: str) -> bool:
+    """Whether this needs no quotes where text is quoted: a number, or nothing."""
+    return text in ("", "NA") or _NUMBER.fullmatch(text) is not None
 
 
 def _trimmed(line: str, separator: str) -> str:
@@ -272,7 +280,8 @@ def _is_wide(rows: list[list[str]]) -> bool:
 
 def _is_header(rows: list[list[str]], path: Path) -> bool:
     first = rows[0]
-    later = [row for row in rows[1:] if len(row) == len(first)] or rows[1:]
+    later = [row for row in rows[1:] if row != first]  # a header that comes again is a header still
+    later = [row for row in later if len(row) == len(first)] or later
     roles = {role(field) for field in first} - {None}
     numbers = any(_NUMBER.fullmatch(field) for field in first)
     if {"user", "item"} <= roles or (not numbers and ("user" in roles or len(roles) > 1)):
@@ -285,7 +294,7 @@ def _is_header(rows: list[list[str]], path: Path) -> bool:
     if any(column and all(_NUMBER.fullmatch(field) for field in column) for column in columns):
         return True
     raise InputError(
-        f"{path}: the first line ({', '.join(first[:4])}{', …' if len(first) > 4 else ''}) may be a header or a row; "
+        f"{path}: the first line ({listing(first)}) may be a header or a row; "
         "say which with header=True or header=False (--header, --no-header)"
     )
 
