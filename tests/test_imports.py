@@ -25,8 +25,8 @@ LAYERS = [
     {"kernels"},
     {"datasets"},
     {"interactions"},
-    {"threads", "memory", "progress", "errors", "html", "svg"},
-    {"_core"},
+    {"threads", "memory", "errors", "files", "html", "svg"},
+    {"_core", "progress"},
 ]
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")

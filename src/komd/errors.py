@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "ModelFileError",
     "SolverError",
     "UnknownIdError",
+    "install",
     "nearest",
 ]
 
@@ -60,3 +62,25 @@ def nearest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.5)
     listing = f"known: {', '.join(names)}"
     return f"did you mean {lowered[close[0]]!r}? ({listing})" if close else listing
+
+
+def install(*extras: str) -> str:
+    """The command that installs extras of this komd: from where it came from itself, which need not be an index.
+
+    >>> install("tune")  # doctest: +SKIP
+    "pip install '/home/ana/komd[tune]'"
+    """
+    from importlib import metadata
+    from urllib.parse import unquote, urlsplit
+
+    wanted = f"[{','.join(extras)}]"
+    try:
+        origin = metadata.distribution("komd").read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        return f"pip install '.{wanted}' in the folder of komd's pyproject.toml"
+    if not origin:  # from an index, which has it again
+        return f"pip install 'komd{wanted}'"
+    url = str(json.loads(origin).get("url", ""))
+    if url.startswith("file:"):
+        return f"pip install '{unquote(urlsplit(url).path)}{wanted}'"
+    return f"pip install 'komd{wanted} @ {url}'"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ __all__ = ["available", "budget", "peak", "readable", "resident"]
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+_MOST = 2.0**62  # no machine has more
 _SHARE = 0.6  # of what is free, when the caller names no budget
 
 
@@ -29,12 +31,15 @@ def budget(memory: str | int | None = None) -> int:
         unit = match.group(2).upper() if match else ""
         if match is None or unit not in _UNITS:
             raise InputError(f"memory must be a size such as '8GB' or '500MB', got {memory!r}")
-        size = int(float(match.group(1)) * _UNITS[unit])
+        bytes_ = float(match.group(1)) * _UNITS[unit]
     else:
         try:
-            size = int(memory)
+            bytes_ = math.nan if isinstance(memory, bool) else float(memory)
         except (TypeError, ValueError, OverflowError):
-            raise InputError(f"memory must be a size such as '8GB' or a number of bytes, got {memory!r}") from None
+            bytes_ = math.nan
+        if math.isnan(bytes_):
+            raise InputError(f"memory must be a size such as '8GB' or a number of bytes, got {memory!r}")
+    size = int(min(bytes_, _MOST))
     if size <= 0:
         raise InputError(f"memory must be more than nothing, got {memory!r}")
     return size

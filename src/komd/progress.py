@@ -1,4 +1,4 @@
-"""Progress bars for long work: on a terminal only, and only once the work has lasted a moment."""
+"""What a terminal is told meanwhile: progress bars, once work has lasted a moment, and why nothing seems to happen."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["progress"]
+__all__ = ["be_quiet", "note_once", "progress"]
 
+_noted: set[str] = set()
+_quiet = False
 _PATIENCE = 0.5  # seconds before a bar appears: short work stays quiet
 
 
@@ -18,7 +20,7 @@ def progress(label: str, total: int) -> Iterator[Callable[[float], None]]:
 
     An empty `label` is silent always.
     """
-    if not label or not sys.stderr.isatty():
+    if not label or sys.stderr is None or not sys.stderr.isatty():
         yield lambda amount: None
         return
     from rich.console import Console
@@ -55,3 +57,16 @@ def progress(label: str, total: int) -> Iterator[Callable[[float], None]]:
     finally:
         if shown:
             bar.stop()
+
+
+def note_once(text: str) -> None:
+    """A line on stderr, the first time only, where that is a terminal."""
+    if text not in _noted and not _quiet and sys.stderr is not None and sys.stderr.isatty():
+        _noted.add(text)
+        print(text, file=sys.stderr, flush=True)
+
+
+def be_quiet() -> None:
+    """No notes from now on: what is printed is for a machine."""
+    global _quiet
+    _quiet = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import lru_cache
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from komd.errors import InputError
 from komd.progress import progress
 
-__all__ = ["blocks", "count", "even_blocks", "run"]
+__all__ = ["apart", "blocks", "count", "even_blocks", "run"]
 
 Block = TypeVar("Block")
 Result = TypeVar("Result")
@@ -26,6 +27,8 @@ def count(threads: int | None = None) -> int:
     """The number of threads to use: what was asked for, or every core this process may run on."""
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if isinstance(threads, bool) or not isinstance(threads, int | np.integer):
+        raise InputError(f"threads must be a whole number of at least 1, got {threads!r}")
     if threads < 1:
         raise InputError(f"threads must be at least 1, got {threads}")
     return int(threads)
@@ -64,7 +67,8 @@ def run(
 
     At most two pieces per thread are under way or waiting to be taken, so results do not pile up.
     With a `label`, long work shows a bar whose length is the sum of `size(piece)` (1 each by default).
-    An error or Ctrl-C stops after the pieces under way; a single piece runs in the calling thread.
+    An error stops after the pieces under way; Ctrl-C does not wait for them, and what they still write is lost. A
+    single piece runs in the calling thread.
     """
     workers = min(count(threads), len(pieces))
     amounts = [size(piece) if size else 1 for piece in pieces]
@@ -75,6 +79,7 @@ def run(
                 advance(amount)
             return
         pool = ThreadPoolExecutor(workers, thread_name_prefix="komd")
+        patient = True
         try:
             with _libraries(len(sys.modules)).limit(limits=1):
                 pending: list[Future[Result]] = []
@@ -86,8 +91,36 @@ def run(
                 while pending:
                     yield _oldest(pending)
                     advance(amounts[len(pieces) - 1 - len(pending)])
+        except KeyboardInterrupt:
+            patient = False
+            raise
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            pool.shutdown(wait=patient, cancel_futures=True)
+
+
+def apart(work: Callable[[Callable[[], None]], Result]) -> Result:
+    """`work(check)` in a thread of its own, for a long call that Ctrl-C cannot interrupt: the caller can always leave.
+
+    `work` should call `check()` now and then: it raises when nobody waits for the result any more.
+    """
+    left = threading.Event()
+    done: Future[Result] = Future()
+
+    def check() -> None:
+        if left.is_set():
+            raise KeyboardInterrupt
+
+    def body() -> None:
+        try:
+            done.set_result(work(check))
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=body, name="komd-apart", daemon=True).start()
+    try:
+        return _waited(done)
+    finally:
+        left.set()
 
 
 @lru_cache(maxsize=1)
@@ -99,7 +132,10 @@ def _libraries(modules: int) -> Any:
 
 
 def _oldest(pending: list[Future[Result]]) -> Result:
-    first = pending.pop(0)
-    while not first.done():  # a time limit keeps Ctrl-C prompt: a bare wait cannot be interrupted everywhere
-        wait([first], timeout=0.2, return_when=FIRST_COMPLETED)
-    return first.result()
+    return _waited(pending.pop(0))
+
+
+def _waited(future: Future[Result]) -> Result:
+    while not future.done():  # a time limit keeps Ctrl-C prompt: a bare wait cannot be interrupted everywhere
+        wait([future], timeout=0.2, return_when=FIRST_COMPLETED)
+    return future.result()

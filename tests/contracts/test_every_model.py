@@ -50,7 +50,7 @@ HAS_IMPLICIT = importlib.util.find_spec("implicit") is not None
 def _installed(request):
     params = getattr(getattr(request.node, "callspec", None), "params", {})
     if type(params.get("model")).__name__ in RIVALS and not HAS_IMPLICIT:
-        pytest.skip("implicit is not installed: pip install 'komd[rivals]'")
+        pytest.skip("implicit is not installed: the extra rivals")
 
 
 def only_with_strangers(model):

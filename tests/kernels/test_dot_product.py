@@ -199,7 +199,7 @@ def test_wrong_tolerance(tolerance):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Polynomial(degree=0), "degree must be a whole number of at least 1, got 0"),
+        (lambda: Polynomial(degree=0), "degree must be a whole number >= 1, got 0"),
         (lambda: Polynomial(degree=2.5), "degree must be a whole number"),
         (lambda: Polynomial(degree=True), "degree must be a whole number"),
         (lambda: Polynomial(c=-1.0), r"c must be >= 0, got -1\.0"),

@@ -139,3 +139,63 @@ def test_helpers():
     one_of("x", "a", ("a", "b"))
     with pytest.raises(InputError, match="x must be 'a' or 'b', got 'c'"):
         one_of("x", "c", ("a", "b"))
+
+
+ODD = [0, 5e-324, 1e-12, 1, 1e15, 1e30, 1e300, 10**400, math.inf, math.nan, -1, -1e300, True, "1", b"1", None, [1], 1j]
+ODD += [np.float32(0.5), np.float16(2), np.int8(2), np.uint64(2**63), np.bool_(True), np.array(0.5), np.array([0.5])]
+STAGES = {"ridge": 10.0, "prior": 0.01, "user_damping": 0.5, "popularity": 0.3}
+FEW = {komd.CFOMD: {"max_iterations": 40}}  # problems that are not solved in time are SolverErrors
+BASES = [(model, FEW.get(model, {})) for model in MODELS.values()] + [
+    (komd.CFKOMD, STAGES),
+    (komd.CFKOMD, STAGES | {"rank": 4, "storage": "sparse"}),
+    (komd.CFKOMD, STAGES | {"rank": 4, "storage": "streamed", "kernel": "rbf"}),
+]
+
+
+@pytest.mark.filterwarnings("error", "ignore::komd.errors.FilterWarning")
+@pytest.mark.parametrize(("model", "base"), BASES, ids=str)
+def test_an_odd_value_is_refused_or_gives_finite_scores(model, base):
+    """Whatever is given: an error of komd that names the parameter, or a model whose scores are numbers."""
+    if model in (komd.BPR, komd.WRMF):
+        pytest.importorskip("implicit", reason="the extra rivals")
+    data = komd.generate(users=40, items=20, activity=5, tastes=3, rng=0)
+    for name in model._defaults():
+        for value in ODD:
+            if name in ("iterations", "epochs", "max_iterations") and isinstance(value, float) and value > 1:
+                continue  # many iterations are no error, and take their time
+            try:
+                made = model(**(base | {name: value}))
+            except InputError as error:
+                assert name in str(error) or name == "storage", (name, value)
+                continue
+            try:
+                lists = made.fit(data).recommend(n=20).to_arrow()
+            except komd.KomdError:
+                continue
+            assert np.isfinite(lists["score"].to_numpy()).all(), (name, value)
+            assert komd.model_from_text(made.text).text == made.text
+
+
+def test_a_huge_value_is_refused_with_its_bound():
+    for text, words in {
+        "CFKOMD(ridge=1e30)": r"ridge must be <= 1e\+09, got 1e\+30",
+        "CFKOMD(prior=1e300)": r"prior must be <= 1e\+06, got 1e\+300",
+        "WRMF(regularization=1e300)": r"regularization must be <= 1e\+15, got 1e\+300",
+        f"SLIM(max_iterations={10**40})": r"max_iterations must be <= 2,147,483,647, got 10\^40",
+    }.items():
+        with pytest.raises(InputError, match=words):
+            komd.model_from_text(text)
+
+
+def test_factors_that_do_not_fit_are_refused_with_the_numbers(small):
+    pytest.importorskip("implicit", reason="the extra rivals")
+    for model in (komd.WRMF(factors=10**6), komd.BPR(factors=10**9)):
+        with pytest.raises(InputError, match=r"factors of 120 people and 50 items need .*budget is .*memory="):
+            model.fit(small, memory="100MB")
+    with pytest.raises(komd.SolverError, match=r"BPR diverged.*learning_rate"):
+        komd.BPR(learning_rate=1e5).fit(small)
+
+
+def test_a_filter_whose_vectors_do_not_fit_says_so(small):
+    with pytest.raises(InputError, match=r"a filter of rank 40 needs .* for 50 items, and the budget is 9 kB; raise"):
+        komd.CFKOMD(ridge=1.0, rank=40).fit(small, memory=9000)

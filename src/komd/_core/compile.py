@@ -6,13 +6,30 @@ from collections.abc import Callable
 from typing import TypeVar, cast
 
 from numba import njit
+from numba.core import event
+
+from komd.progress import note_once
 
 __all__ = ["compiled", "inner"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
-
 _OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+
+
+class _Listener(event.Listener):  # type: ignore[misc]
+    """Told when a function is really compiled, and not loaded from the disk."""
+
+    def on_start(self, event: event.Event) -> None:
+        function = getattr(event.data.get("dispatcher"), "py_func", None)
+        if str(getattr(function, "__module__", "")).startswith("komd."):
+            note_once("komd: compiling, once per machine: some seconds …")
+
+    def on_end(self, event: event.Event) -> None:
+        pass
+
+
+event.register("numba:compile", _Listener())
 
 
 def compiled(function: F) -> F:
@@ -21,9 +38,17 @@ def compiled(function: F) -> F:
     Division by zero follows IEEE rules instead of raising, which keeps loops free of branches; no
     fast-math. `contract` alone (fused multiply-add) is allowed: it rounds once instead of twice.
     """
-    return cast(F, njit(no_cfunc_wrapper=True, **_OPTIONS)(function))
+    return _jit(function, no_cfunc_wrapper=True)
 
 
 def inner(function: F) -> F:
     """The same for a function that only compiled functions call: without a way in from Python it compiles faster."""
-    return cast(F, njit(no_cfunc_wrapper=True, no_cpython_wrapper=True, **_OPTIONS)(function))
+    return _jit(function, no_cfunc_wrapper=True, no_cpython_wrapper=True)
+
+
+def _jit(function: F, **options: bool) -> F:
+    asked = _OPTIONS | options
+    try:
+        return cast(F, njit(**asked)(function))
+    except RuntimeError:  # neither the package's folder nor the user's cache can be written: compile in each process
+        return cast(F, njit(**asked | {"cache": False})(function))

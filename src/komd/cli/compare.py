@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from komd.cli import options, show
+from komd.cli import interrupt, options, show
 from komd.errors import InputError
 
 __all__ = ["compare"]
@@ -117,8 +116,8 @@ def compare(
         page = None if report is None else found.report(report)
     except KeyboardInterrupt:
         again = f"the same command resumes from {report / 'work'}" if report is not None else "--report DIR keeps work"
-        print(f"komd: stopped; {again}", file=sys.stderr)
-        raise typer.Exit(130) from None
+        interrupt.say_stopped(again)
+        raise typer.Exit(interrupt.CODE) from None
     if as_json:
         print(found.to_json())
     else:

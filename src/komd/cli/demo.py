@@ -42,7 +42,7 @@ def demo(
     data = komd.generate(users=users, items=items, activity=activity, rng=rng)
     train, test = next(komd.split.folds(data, rng=rng))
     show.say(f"{data!r}: {test.pairs:,} pairs hidden.")
-    show.say("Fitting (the very first run also compiles, which takes some seconds, once) …")
+    show.say("Fitting …")
     model = _compare(train, test)
     person = _somebody(train, test)
     best = _recommend(model, train, test, person)
@@ -58,15 +58,18 @@ def _serve(data: Interactions, port: int) -> None:
     from pathlib import Path
 
     import komd
+    from komd.cli import interrupt
+    from komd.files import unfinished
     from komd.serve.run import run
     from komd.serve.settings import Settings
 
-    with tempfile.TemporaryDirectory(prefix="komd-demo-") as folder:
-        model, names = Path(folder) / "demo.komd", Path(folder) / "names.parquet"
+    with unfinished(Path(tempfile.mkdtemp(prefix="komd-demo-"))) as folder:
+        model, names = folder / "demo.komd", folder / "names.parquet"
         komd.CFKOMD().fit(data).save(model)
         _name(data, names)
         show.say(f"{data!r}: open the address below in a browser; Ctrl-C stops, and nothing is kept.")
-        run(Settings(model=model, store=f"sqlite:///{Path(folder) / 'events.db'}", items=names, port=port))
+        interrupt.yield_to()
+        run(Settings(model=model, store=f"sqlite:///{folder / 'events.db'}", items=names, port=port))
 
 
 def _name(data: Interactions, path: Path) -> None:

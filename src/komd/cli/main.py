@@ -11,11 +11,12 @@ import os
 import re
 import sys
 import warnings
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 from typer.core import TyperGroup
 
+from komd.cli import interrupt
 from komd.cli.analyze import analyze
 from komd.cli.compare import compare
 from komd.cli.demo import demo
@@ -53,17 +54,18 @@ class Guarded(TyperGroup):
         except BrokenPipeError:  # whoever read our output has seen enough
             _discard_stdout()
             raise typer.Exit(0) from None
+        except typer.Exit:
+            raise
         except KeyboardInterrupt:
-            _say("stopped")
-            raise typer.Exit(130) from None
-        except KomdError as error:
-            _say(_as_options(str(error)))
-        except OSError as error:
-            reason = error.strerror or str(error)
-            _say(f"{error.filename}: {reason}" if error.filename else reason)
-            _flush_or_discard()
-        except MemoryError as error:
-            _say(f"not enough memory: {error}" if str(error) else "not enough memory")
+            _stopped()
+        except Exception as error:
+            if interrupt.heard():  # a library's own word for it
+                _stopped()
+            if not isinstance(error, KomdError | OSError | MemoryError):
+                raise
+            _say(_worded(error))
+            if isinstance(error, OSError):
+                _flush_or_discard()
         raise typer.Exit(2)
 
 
@@ -99,15 +101,34 @@ def options(
 
 
 def run() -> None:
-    """What the `komd` script calls."""
+    """The command, from its arguments to its exit code."""
+    interrupt.watch()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that lacks a character shows another
             stream.reconfigure(errors="replace")
     try:
         app(prog_name="komd")
     except KeyboardInterrupt:
-        _say("stopped")
-        raise SystemExit(130) from None
+        interrupt.leave()
+    except SystemExit as done:
+        if done.code == interrupt.CODE or interrupt.heard():
+            interrupt.leave()
+        interrupt.finish()
+        raise
+
+
+def _stopped() -> NoReturn:
+    interrupt.say_stopped()
+    raise typer.Exit(interrupt.CODE) from None
+
+
+def _worded(error: KomdError | OSError | MemoryError) -> str:
+    if isinstance(error, KomdError):
+        return _as_options(str(error))
+    if isinstance(error, MemoryError):
+        return f"not enough memory: {error}" if str(error) else "not enough memory"
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename else reason
 
 
 def _say(message: str) -> None:

@@ -90,7 +90,17 @@ Threads = Annotated[int | None, typer.Option("--threads", help="How many threads
 Memory = Annotated[
     str | None, typer.Option("--memory", metavar="SIZE", help="Budget such as 8GB; 60 % of what is free.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+
+
+def _quietly(asked: bool) -> bool:
+    if asked:
+        from komd.progress import be_quiet
+
+        be_quiet()
+    return asked
+
+
+AsJson = Annotated[bool, typer.Option("--json", callback=_quietly, help="Print one JSON document instead of tables.")]
 Rng = Annotated[int, typer.Option("--rng", min=0, help="Seed: the same gives the same.")]
 OnUnknown = Annotated[str, typer.Option("--on-unknown", metavar="error|skip", help="What an unknown id leads to.")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model (komd fit).")]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from komd.cli import options
+from komd.cli import interrupt, options
 
 __all__ = ["serve"]
 
@@ -52,6 +52,7 @@ def serve(
     from komd.serve.settings import Settings
 
     folder = model.absolute()
+    interrupt.yield_to()
     run(
         Settings(
             model=model,

@@ -5,7 +5,6 @@ Ids and names are data: they are shown as plain text, never read as markup or as
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import math
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from komd.errors import InputError
+from komd.files import unfinished
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -260,16 +260,13 @@ def write(tables: Iterable[pa.Table], path: Path) -> tuple[int, int]:
             rows += each.num_rows
             yield each
 
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with aside.open("wb") as file:
-            writers[path.suffix.lower()](counted(), file)
-        aside.replace(path)
+        with unfinished(path.with_name(f".{path.name}.{os.getpid()}")) as aside:
+            with aside.open("wb") as file:
+                writers[path.suffix.lower()](counted(), file)
+            aside.replace(path)
     except OSError as error:
         raise InputError(f"could not write {path}: {error.strerror or error}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
     return rows, path.stat().st_size
 
 

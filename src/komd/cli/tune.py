@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from komd.cli import options, show
+from komd.cli import interrupt, options, show
 
 __all__ = ["tune"]
 
@@ -111,8 +110,8 @@ def tune(
         )
     except KeyboardInterrupt:
         again = f"the same command goes on from {keep}" if keep is not None else "--keep DIR keeps what was tried"
-        print(f"komd: stopped; {again}", file=sys.stderr)
-        raise typer.Exit(130) from None
+        interrupt.say_stopped(again)
+        raise typer.Exit(interrupt.CODE) from None
     if plot is not None:
         found.plot(plot)
     if as_json:

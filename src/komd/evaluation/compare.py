@@ -22,6 +22,7 @@ from komd.evaluation.comparison import Comparison, rows_of
 from komd.evaluation.grid import models_of
 from komd.evaluation.metrics import parse_metrics
 from komd.evaluation.work import FoldResult, Question, RowFolder, fingerprint, row_folder, store_data
+from komd.files import unfinished
 from komd.interactions import split
 from komd.interactions.arguments import is_count
 from komd.interactions.interactions import Interactions
@@ -234,8 +235,8 @@ def _duration(limit: float) -> str:
 @contextlib.contextmanager
 def _work_folder(keep: str | Path | None) -> Iterator[Path]:
     if keep is None:
-        with tempfile.TemporaryDirectory(prefix="komd-compare-") as folder:
-            yield Path(folder)
+        with unfinished(Path(tempfile.mkdtemp(prefix="komd-compare-"))) as folder:
+            yield folder
         return
     path = Path(keep)
     if path.exists() and not path.is_dir():

@@ -192,7 +192,7 @@ class Comparison:
     def report(self, folder: str | Path) -> Path:
         """Write results.json, results.md and index.html, one page that needs nothing else, to a folder.
 
-        Returns the path of the page. Plots need matplotlib (`pip install 'komd[plots]'`); without it the page says so.
+        Returns the path of the page. Plots need matplotlib (the extra `plots`); without it the page says so.
         """
         from komd.evaluation.page import page
         from komd.evaluation.work import write

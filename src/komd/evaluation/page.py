@@ -91,7 +91,7 @@ def _figures(found: Comparison, good: list[Row]) -> str:
         return '<p class="note">No plots: no model has figures.</p>'
     if not plots.available():
         return (
-            "<p class=\"note\">No plots: matplotlib is not installed. <code>pip install 'komd[plots]'</code>, then run "
+            '<p class="note">No plots: matplotlib is not installed. <code>pip install matplotlib</code>, then run '
             "the same command again: nothing is computed twice.</p>"
         )
     first = next((m for m in found.metrics if any(not math.isnan(row.scores[m].mean) for row in good)), None)

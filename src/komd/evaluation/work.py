@@ -16,7 +16,6 @@ file is written aside, flushed and renamed: whatever is killed, what stands unde
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -31,6 +30,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from komd.files import unfinished
 from komd.interactions.ids import Ids
 from komd.interactions.interactions import Interactions
 
@@ -207,16 +207,12 @@ def load_data(folder: Path) -> Interactions:
 
 def write(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
     """Write a file aside, flush it to the disk, and rename it: it is there whole, or as it was."""
-    aside = path.with_name(f"{path.name}.{os.getpid()}.aside")
-    try:
+    with unfinished(path.with_name(f"{path.name}.{os.getpid()}.aside")) as aside:
         with aside.open("wb") as file:
             fill(file)
             file.flush()
             os.fsync(file.fileno())
         aside.replace(path)
-    finally:
-        with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
 
 
 def _array(array: NDArray[np.generic]) -> Callable[[IO[bytes]], object]:

@@ -1,12 +1,18 @@
-"""Arguments that several functions take: a source of chance, a whole number."""
+"""Arguments that several functions take: a source of chance, numbers and their bounds."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
 from komd.errors import InputError
 
-__all__ = ["generator", "is_count"]
+__all__ = ["at_least", "generator", "is_count", "whole"]
+
+# Beyond these no parameter means anything, and arithmetic in single precision or 32-bit integers would overflow.
+_LARGEST = 1e15
+_LARGEST_COUNT = 2**31 - 1
 
 
 def generator(rng: int | np.random.Generator) -> np.random.Generator:
@@ -21,3 +27,41 @@ def generator(rng: int | np.random.Generator) -> np.random.Generator:
 def is_count(value: object, least: int) -> bool:
     """Whether `value` is a whole number of at least `least`."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
+
+
+def at_least(name: str, value: object, least: float, *, open_end: bool = False, most: float = _LARGEST) -> None:
+    """Refuse a parameter that is not a finite number from `least` (above it, with `open_end`) up to `most`.
+
+    >>> at_least("regularization", -1.0, 0)
+    Traceback (most recent call last):
+    komd.errors.InputError: regularization must be >= 0, got -1.0
+    >>> at_least("regularization", 1e300, 0)
+    Traceback (most recent call last):
+    komd.errors.InputError: regularization must be <= 1e+15, got 1e+300
+    """
+    words = f"{'>' if open_end else '>='} {least:g}"
+    number = value.item() if isinstance(value, np.ndarray | np.generic) and value.ndim == 0 else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or number - number:  # inf and nan alike
+        raise InputError(f"{name} must be a number {words}, got {value!r}")
+    if number < least or (open_end and number == least):
+        raise InputError(f"{name} must be {words}, got {value!r}")
+    if number > most:
+        raise InputError(f"{name} must be <= {most:g}, got {_short(number)}")
+
+
+def whole(name: str, value: object, least: int, *, most: int | None = _LARGEST_COUNT) -> None:
+    """Refuse a parameter that is not a whole number from `least` up to `most` (None: no upper bound).
+
+    >>> whole("factors", 2.5, 1)
+    Traceback (most recent call last):
+    komd.errors.InputError: factors must be a whole number >= 1, got 2.5
+    """
+    if not is_count(value, least):
+        raise InputError(f"{name} must be a whole number >= {least}, got {value!r}")
+    if most is not None and value > most:  # type: ignore[operator]
+        raise InputError(f"{name} must be <= {most:,}, got {_short(value)}")
+
+
+def _short(value: object) -> str:
+    """A number as it is shown in a message: a huge integer has too many digits to read, or for Python to write."""
+    return f"10^{math.log10(value):.0f}" if isinstance(value, int) and value > 10**30 else repr(value)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from komd.errors import InputError
-from komd.kernels.dot_product import Floats, Kernel, _finite, _make_plain
+from komd.interactions.arguments import at_least
+from komd.kernels.dot_product import Floats, Kernel, _make_plain
 
 __all__ = ["AsymmetricCosine", "CoOccurrence"]
 
@@ -35,10 +35,8 @@ class AsymmetricCosine(Kernel):
     locality: float = 1.0
 
     def __post_init__(self) -> None:
-        _finite("alpha", self.alpha, least=0.0)
-        if self.alpha > 1:
-            raise InputError(f"alpha must be <= 1, got {self.alpha!r}")
-        _finite("locality", self.locality, above=0.0)
+        at_least("alpha", self.alpha, 0, most=1)
+        at_least("locality", self.locality, 0, open_end=True)
         _make_plain(self, "alpha", "locality")
 
     def of_counts(self, both: Floats, first: Floats, second: Floats) -> Floats:
@@ -73,8 +71,8 @@ class CoOccurrence(Kernel):
     candidate: float = 0.0
 
     def __post_init__(self) -> None:
-        _finite("history", self.history, least=0.0)
-        _finite("candidate", self.candidate, least=0.0)
+        at_least("history", self.history, 0)
+        at_least("candidate", self.candidate, 0)
 
     def of_counts(self, both: Floats, first: Floats, second: Floats) -> Floats:
         return _scaled(both, first, self.history, second, self.candidate)

@@ -47,13 +47,13 @@ class Density:
         return f"{percent(self.value)} ({percent(self.low)} to {percent(self.high)}, from {self.rows:,} rows)"
 
 
-def percent(share: float) -> str:
-    """A share as it is shown: five figures at most, and no more places than they need.
+def percent(share: float, figures: int = 5) -> str:
+    """A share as it is shown: so many figures at most, and no more places than they need.
 
-    >>> percent(0.82374), percent(0.0012051), percent(1.0), percent(0)
-    ('82.374 %', '0.12051 %', '100 %', '0 %')
+    >>> percent(0.82374), percent(0.0012051), percent(1.0), percent(0), percent(0.996, 2)
+    ('82.374 %', '0.12051 %', '100 %', '0 %', '100 %')
     """
-    return f"{100 * share:.5g} %"
+    return f"{float(f'{100 * share:.{figures}g}'):g} %"
 
 
 def work_of(activity: NDArray[np.int64]) -> int:

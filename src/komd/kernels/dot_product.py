@@ -9,6 +9,7 @@ f(1), so that K(i, i) = 1. What is left is a weighted mean of powers of the cosi
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd.errors import InputError, nearest
+from komd.interactions.arguments import at_least, whole
 
 __all__ = ["RBF", "DotProduct", "Jaccard", "Kernel", "Linear", "Polynomial", "Tanimoto", "kernel_named"]
 
@@ -103,9 +105,8 @@ class Polynomial(_OfCosine):
     c: float = 1.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.degree, bool) or not isinstance(self.degree, (int, np.integer)) or self.degree < 1:
-            raise InputError(f"degree must be a whole number of at least 1, got {self.degree!r}")
-        _finite("c", self.c, least=0.0)
+        whole("degree", self.degree, 1, most=_MOST_TERMS)
+        at_least("c", self.c, 0, most=sys.float_info.max)
         _make_plain(self, "degree", "c")
 
     @property
@@ -138,7 +139,7 @@ class RBF(_OfCosine):
     gamma: float = 1.0
 
     def __post_init__(self) -> None:
-        _finite("gamma", self.gamma, above=0.0)
+        at_least("gamma", self.gamma, 0, open_end=True)
         _make_plain(self, "gamma")
 
     def of_cosine(self, cosine: Floats) -> Floats:
@@ -180,7 +181,7 @@ class DotProduct(_OfCosine):
 
     def __init__(self, coefficients: Sequence[float] | Callable[[int], float], *, tolerance: float = 1e-8) -> None:
         if callable(coefficients):
-            _finite("tolerance", tolerance, above=0.0)
+            at_least("tolerance", tolerance, 0, open_end=True)
             coefficients = _truncated(coefficients, tolerance)
         self.coefficients = _normalised(coefficients)
 
@@ -243,16 +244,6 @@ def _make_plain(kernel: object, *names: str) -> None:
     for name in names:
         value = getattr(kernel, name)
         object.__setattr__(kernel, name, value.item() if isinstance(value, np.generic) else value)
-
-
-def _finite(name: str, value: float, *, least: float | None = None, above: float | None = None) -> None:
-    """Refuse a parameter that is no finite number or lies below its bound."""
-    bound = f">= {least:g}" if least is not None else f"> {above:g}"
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value):
-        raise InputError(f"{name} must be a number {bound}, got {value!r}")
-    if (least is not None and value < least) or (above is not None and value <= above):
-        raise InputError(f"{name} must be {bound}, got {value!r}")
 
 
 def _normalised(coefficients: Sequence[float]) -> Floats:

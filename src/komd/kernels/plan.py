@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd.errors import InputError
+from komd.kernels.density import percent
 from komd.kernels.expectation import saturating_density
 from komd.memory import budget, readable
 
@@ -34,7 +35,7 @@ class Plan:
     exact: bool = False
 
     def __str__(self) -> str:
-        share = f"{'' if self.exact else 'about '}{100 * self.density:.2g} % full"
+        share = f"{'' if self.exact else 'about '}{percent(self.density, 2)} full"
         return f"K: {self.items:,} items, {share} → {self.storage}, {readable(self.bytes)}"
 
 
@@ -72,7 +73,7 @@ def plan(
     if sizes[storage] > room:
         raise InputError(
             f"the kernel between {m:,} items does not fit {storage}: {readable(sizes['dense'])} dense, about "
-            f"{readable(sizes['sparse'])} sparse (estimated {100 * density:.3g} % full), "
+            f"{readable(sizes['sparse'])} sparse (estimated {percent(density, 3)} full), "
             f"{readable(sizes['streamed'])} streamed, the budget is {readable(room)}; raise memory=, "
             "or leave out the rarest items"
         )

@@ -72,7 +72,7 @@ class BPR(FactorModel):
         whole("iterations", iterations, 1)
         at_least("learning_rate", learning_rate, 0, open_end=True)
         at_least("regularization", regularization, 0)
-        whole("rng", rng, 0)
+        whole("rng", rng, 0, most=None)
         self.factors = factors
         self.iterations = iterations
         self.learning_rate = learning_rate
@@ -96,6 +96,7 @@ class BPR(FactorModel):
             len(catalogue.order),
             1.0,
             "bpr",
+            memory,
         )
         # implicit's last column is 1 for people and the bias for items.
         self._X = learned.user_factors.astype(np.float64)

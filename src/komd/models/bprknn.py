@@ -74,7 +74,7 @@ class BPRKNN(Neighbourhood):
         at_least("regularization", regularization, 0)
         at_least("regularization_negatives", regularization_negatives, 0)
         whole("epochs", epochs, 1)
-        whole("rng", rng, 0)
+        whole("rng", rng, 0, most=None)
         self.learning_rate = learning_rate
         self.regularization = regularization
         self.regularization_negatives = regularization_negatives

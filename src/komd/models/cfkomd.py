@@ -17,7 +17,7 @@ from komd.kernels.filtered import filter_truncated
 from komd.kernels.matrix import DenseMatrix, ItemMatrix
 from komd.kernels.spectral import filter_ridge, ridge_precision
 from komd.kernels.updated import UpdatedMatrix, with_prior
-from komd.memory import budget
+from komd.memory import budget, readable
 from komd.models.catalogue import Catalogue
 from komd.models.counted import FromCounts, storage_word
 from komd.models.histories import Histories
@@ -29,6 +29,8 @@ __all__ = ["CFKOMD", "Solution"]
 
 _SOLVED_TOGETHER = 256  # people whose problems a thread solves in one go
 _ROUNDED = 1e-6  # beside numbers of single precision, what a sum of them may be off by
+_LEAST_RIDGE, _MOST_RIDGE = 1e-6, 1e9  # below, μ is lost in the rounding of K; above, what the filter leaves is
+_MOST_PRIOR = 1e6  # beyond it nothing of K is left beside the prior
 _GATHERED = 4096  # longest history whose K_u is gathered whole: 134 MB of scratch a thread
 
 
@@ -85,17 +87,17 @@ class CFKOMD(FromCounts):
         β >= 0: items are vectors of length d_i^β, d_i being their popularity, instead of 1. Popular items come first
         more often: better at the top of a list, at some cost in AUC where data are sparse.
     ridge
-        μ > 0: K becomes K (K + μI)⁻¹, which keeps what is common to many items from drowning the rest; smaller is
-        stronger. None: no filter. The exact filter is dense, and costs some m³ operations to make.
+        μ, from 1e-6 to 1e9: K becomes K (K + μI)⁻¹, which keeps what is common to many items from drowning the rest;
+        smaller is stronger. None: no filter. The exact filter is dense, and costs some m³ operations to make.
     rank
         How many eigenvectors a filter of low rank is made of, instead of the exact one: K stays as sparse as it was, or
         streamed, and a product of narrow matrices is taken away. What that leaves out is bounded, and the bound is
         shown with the model (`repr`); a FilterWarning says where it is loose. None: the exact filter where it fits the
         memory, else 256.
     prior
-        c >= 0: K becomes K + c p p', p_i = d_i^δ (of mean square 1), δ being `prior_power`: popular items are likely
-        for everybody, also where nothing that a person chose says so. Where data are sparse it orders the many items
-        that share nobody with a history. 0.01 is much already. A sparse K stays as sparse as it was.
+        c, from 0 to 1e6: K becomes K + c p p', p_i = d_i^δ (of mean square 1), δ being `prior_power`: popular items are
+        likely for everybody, also where nothing that a person chose says so. Where data are sparse it orders the many
+        items that share nobody with a history. 0.01 is much already. A sparse K stays as sparse as it was.
     prior_power
         δ >= 0, see `prior`.
     negatives_weight
@@ -142,10 +144,10 @@ class CFKOMD(FromCounts):
         at_least("user_damping", user_damping, 0)
         at_least("popularity", popularity, 0)
         if ridge is not None:
-            at_least("ridge", ridge, 0, open_end=True)
+            at_least("ridge", ridge, _LEAST_RIDGE, most=_MOST_RIDGE)
         if rank is not None:
             whole("rank", rank, 1)
-        at_least("prior", prior, 0)
+        at_least("prior", prior, 0, most=_MOST_PRIOR)
         at_least("prior_power", prior_power, 0)
         at_least("negatives_weight", negatives_weight, 0)
         storage_word(storage)
@@ -213,8 +215,13 @@ class CFKOMD(FromCounts):
             filter_ridge(K, float(self.ridge), precision=precision, threads=threads)
             return K
         rank = min(int(self.rank or RANK), chosen)
-        beside = budget(memory) - int(VECTORS * 4 * rank * len(catalogue.order))
-        K = self._counted(catalogue, threads, max(beside, 1))
+        vectors, room = int(VECTORS * 4 * rank * len(catalogue.order)), budget(memory)
+        if vectors >= room:
+            raise InputError(
+                f"a filter of rank {rank} needs {readable(vectors)} for {len(catalogue.order):,} items, and the budget "
+                f"is {readable(room)}; raise memory=, or use a smaller rank="
+            )
+        K = self._counted(catalogue, threads, room - vectors)
         return filter_truncated(
             K, leading(K, rank, chosen, threads=threads), float(self.ridge), chosen, threads=threads
         )

@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from komd.errors import InputError
+from komd import threads as pool
+from komd.errors import InputError, SolverError, install
+from komd.memory import budget, readable
 from komd.models.histories import Histories
 from komd.models.recommender import Arrays, Recommender
 from komd.progress import progress
@@ -58,16 +60,19 @@ def rival(module: str, name: str, model: str) -> Callable[..., Any]:
         found: Callable[..., Any] = getattr(importlib.import_module(module), name)
     except ImportError as error:
         raise InputError(
-            f"{model} is learned by the library implicit, which is not installed: pip install 'komd[rivals]'"
+            f"{model} is learned by the library implicit, which is not installed: {install('rivals')}"
         ) from error
     return found
 
 
-def fit_rival(build: Callable[[], Any], histories: Histories, items: int, value: float, label: str) -> Any:
+def fit_rival(
+    build: Callable[[], Any], histories: Histories, items: int, value: float, label: str, memory: str | int | None
+) -> Any:
     """A model of implicit, fitted to these histories with `value` in the place of every pair.
 
     BLAS keeps to one thread meanwhile: implicit has threads of its own, and warns of the others.
     """
+    from implicit.recommender_base import ModelFitError
     from scipy.sparse import csr_matrix
     from threadpoolctl import threadpool_limits
 
@@ -76,6 +81,33 @@ def fit_rival(build: Callable[[], Any], histories: Histories, items: int, value:
     rows = csr_matrix((data, histories.indices, histories.indptr.astype(np.int32)), shape=(len(histories), items))
     with threadpool_limits(1, user_api="blas"):
         model = build()
+        # Factors in single precision, those we keep in double, and the square matrix of a person's problem.
+        needed, room = 12 * (len(histories) + items) * model.factors + 8 * model.factors**2, budget(memory)
+        if needed > room:
+            raise InputError(
+                f"{model.factors:,} factors of {len(histories):,} people and {items:,} items need {readable(needed)}, "
+                f"and the budget is {readable(room)}; use fewer factors, or raise memory="
+            )
         with progress(label, model.iterations) as advance:
-            model.fit(rows, show_progress=False, callback=lambda *_: advance(1))
+
+            def learn(check: Callable[[], None]) -> None:
+                def iterated(*_: object) -> None:
+                    check()
+                    advance(1)
+
+                model.fit(rows, show_progress=False, callback=iterated)
+
+            try:
+                pool.apart(learn)
+            except ModelFitError as error:
+                raise _diverged(label) from error
+    if not (np.isfinite(model.item_factors).all() and np.isfinite(model.user_factors).all()):
+        raise _diverged(label)
     return model
+
+
+def _diverged(label: str) -> SolverError:
+    return SolverError(
+        f"{label.upper()} diverged: its factors are no longer finite numbers; use a smaller learning_rate, alpha or "
+        "regularization"
+    )

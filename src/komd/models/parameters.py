@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import math
 from typing import Any, Self
 
 from komd.errors import InputError, nearest
-from komd.interactions.arguments import is_count
+from komd.interactions.arguments import at_least, whole
 
 __all__ = ["Parameters", "at_least", "one_of", "whole"]
 
@@ -57,35 +56,6 @@ class Parameters:
 def _plain(value: Any) -> Any:
     """A number of numpy as the number of Python, whose `repr` can be read again."""
     return value.item() if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0 else value
-
-
-def at_least(name: str, value: object, least: float, *, open_end: bool = False) -> None:
-    """Refuse a parameter that is not a finite number >= least (> least with `open_end`).
-
-    >>> at_least("regularization", -1.0, 0)
-    Traceback (most recent call last):
-    komd.errors.InputError: regularization must be >= 0, got -1.0
-    """
-    words = f"{'>' if open_end else '>='} {least:g}"
-    try:
-        number = math.nan if isinstance(value, (bool, str)) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise InputError(f"{name} must be a number {words}, got {value!r}")
-    if number < least or (open_end and number == least):
-        raise InputError(f"{name} must be {words}, got {value!r}")
-
-
-def whole(name: str, value: object, least: int) -> None:
-    """Refuse a parameter that is not a whole number >= least.
-
-    >>> whole("factors", 2.5, 1)
-    Traceback (most recent call last):
-    komd.errors.InputError: factors must be a whole number >= 1, got 2.5
-    """
-    if not is_count(value, least):
-        raise InputError(f"{name} must be a whole number >= {least}, got {value!r}")
 
 
 def one_of(name: str, value: object, choices: tuple[str, ...]) -> None:

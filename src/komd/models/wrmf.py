@@ -69,7 +69,7 @@ class WRMF(FactorModel):
         whole("iterations", iterations, 1)
         at_least("regularization", regularization, 0, open_end=True)
         at_least("alpha", alpha, 0)
-        whole("rng", rng, 0)
+        whole("rng", rng, 0, most=None)
         self.factors = factors
         self.iterations = iterations
         self.regularization = regularization
@@ -91,6 +91,7 @@ class WRMF(FactorModel):
             len(catalogue.order),
             1.0 + float(self.alpha),
             "wrmf",
+            memory,
         )
         self._Y = learned.item_factors.astype(np.float64)
         self._prepare()

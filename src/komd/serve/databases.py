@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy.exc import SQLAlchemyError
 
-from komd.errors import InputError
+from komd.errors import InputError, install
 
 __all__ = ["engine"]
 
@@ -69,7 +69,7 @@ def _postgresql(place: sql.URL, threads: int) -> sql.Engine:
     try:
         import psycopg  # noqa: F401
     except ImportError:
-        raise InputError("a PostgreSQL store needs psycopg: pip install 'komd[serve,postgresql]'") from None
+        raise InputError(f"a PostgreSQL store needs psycopg: {install('serve', 'postgresql')}") from None
     wait = 1000 * _SECONDS
     return sql.create_engine(
         place.set(drivername="postgresql+psycopg"),

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from komd.errors import InputError
+from komd.errors import InputError, install
 from komd.serve.settings import VARIABLE, Settings
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def run(settings: Settings) -> None:
         import komd.serve.app
         from komd.serve.metrics import SHARED
     except ImportError as error:
-        raise InputError(f"komd serve needs {error.name}: pip install 'komd[serve]'") from error
+        raise InputError(f"komd serve needs {error.name}: {install('serve')}") from error
     warnings = settings.check()
     log_to_stderr()
     for words in warnings:

@@ -8,14 +8,14 @@ model.recommendForAllUsers(10)
 
 from __future__ import annotations
 
-from komd.errors import InputError
+from komd.errors import InputError, install
 
 try:
     import pyspark
 except ImportError as error:  # pragma: no cover (the tests install it)
-    raise InputError("komd.spark needs Spark for Python: pip install 'komd[spark]'") from error
+    raise InputError(f"komd.spark needs Spark for Python: {install('spark')}") from error
 if int(pyspark.__version__.split(".")[0]) < 4:  # pragma: no cover
-    raise InputError(f"komd.spark needs pyspark 4 or later, this is {pyspark.__version__}: pip install 'komd[spark]'")
+    raise InputError(f"komd.spark needs pyspark 4 or later, this is {pyspark.__version__}: {install('spark')}")
 
 from komd.spark.estimator import KomdRecommender
 from komd.spark.model import KomdRecommenderModel, UnknownIdsWarning

@@ -38,7 +38,7 @@ def page(found: Sequence[Analysis]) -> str:
             parts.append(html.figures([("all", both, caption)]))
     if not svg.available():
         parts.append(
-            "<p class=\"note\">No plots: matplotlib is not installed. <code>pip install 'komd[plots]'</code>, then run "
+            '<p class="note">No plots: matplotlib is not installed. <code>pip install matplotlib</code>, then run '
             "the same command again.</p>"
         )
     parts += [_section(each, place) for place, each in enumerate(found)]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from komd.errors import InputError
+from komd.errors import InputError, install
 from komd.models.recommender import Recommender
 from komd.models.registry import model_from_text
 from komd.svg import FIRST, INK, SECOND, available, standalone
@@ -115,7 +115,7 @@ class Tuning:
         """Write an SVG: the search as it went, and the metric against every parameter."""
         target = Path(path)
         if not available():
-            raise InputError("plots need matplotlib: pip install 'komd[plots]'")
+            raise InputError(f"plots need matplotlib: {install('plots')}")
         names = list(dict.fromkeys(name for trial in self.trials for name in trial.params))
         target.write_text(standalone(lambda figure: self._draw(figure, names), 9.0, 3.2 + 2.6 * -(-len(names) // 3)))
         return target

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from komd.errors import InputError
+from komd.errors import InputError, install
 from komd.models.cfkomd import CFKOMD
 from komd.models.recommender import Recommender
 from komd.tuning.result import Trial
@@ -52,7 +52,7 @@ class Search:
         try:
             import optuna
         except ImportError:
-            raise InputError("tuning needs Optuna: pip install 'komd[tune]'") from None
+            raise InputError(f"tuning needs Optuna: {install('tune')}") from None
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._optuna, self._base, self._choices = optuna, base, choices
         self._distributions = {c.name: optuna.distributions.IntDistribution(0, len(c.values) - 1) for c in choices}

@@ -1,0 +1,84 @@
+"""Ctrl-C: a command stops within moments, whatever it is doing.
+
+Python raises KeyboardInterrupt only when the main thread returns from compiled code, and some libraries turn it into
+an error of their own. So a thread hears the signal at once (`signal.set_wakeup_fd`). It gives the main thread a moment
+to unwind, which removes what is half written; then it removes that itself and ends the process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from types import FrameType
+
+from komd.files import discard_unfinished
+
+__all__ = ["CODE", "finish", "heard", "leave", "say_stopped", "watch", "yield_to"]
+
+CODE = 130  # by convention: 128 + SIGINT
+_GRACE = 1.0  # seconds
+
+_heard = threading.Event()
+_said = threading.Event()
+_wakeup: socket.socket | None = None  # kept open: the signal is written to it
+
+
+def watch() -> None:
+    """Listen from now on; does nothing where SIGINT is ignored (`nohup`) or belongs to somebody else."""
+    global _wakeup
+    if _wakeup is not None or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return
+    listening, _wakeup = socket.socketpair()
+    _wakeup.setblocking(False)
+    signal.set_wakeup_fd(_wakeup.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGINT, _interrupt)
+    threading.Thread(target=_listen, args=(listening,), name="interrupt", daemon=True).start()
+
+
+def heard() -> bool:
+    """Whether Ctrl-C was pressed: an error after it is its consequence."""
+    return _heard.is_set()
+
+
+def yield_to() -> None:
+    """Let something else, a server, decide what Ctrl-C does."""
+    if _wakeup is not None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def finish() -> None:
+    """The command is done: while the interpreter shuts down there is nothing left to stop."""
+    if _wakeup is not None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def say_stopped(more: str = "") -> None:
+    """Say that the command was stopped, and what can be done about it."""
+    _said.set()
+    print(f"komd: stopped{f'; {more}' if more else ''}", file=sys.stderr, flush=True)
+
+
+def leave() -> None:
+    """End the process now. Threads may still be computing, and Python would wait for them."""
+    discard_unfinished()
+    if not _said.is_set():
+        say_stopped()
+    os._exit(CODE)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    if not _heard.is_set():  # pressed again, it must not stop the main thread from tidying up
+        _heard.set()
+        raise KeyboardInterrupt
+
+
+def _listen(listening: socket.socket) -> None:
+    while listening.recv(1) != bytes([signal.SIGINT]):
+        pass
+    time.sleep(_GRACE)
+    leave()
