@@ -7,11 +7,14 @@ vectors would read it once for each (`python -m benchmarks.filter` compares the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from komd import threads as pool
 from komd.kernels.matrix import DenseMatrix, ItemMatrix, SparseMatrix
@@ -26,9 +29,13 @@ PRODUCTS = _PASSES / _NARROW + 1  # with vectors, for each that is asked for
 VECTORS = (_PASSES + 1) / _NARROW + 2  # held at once while they are looked for, for each that is asked for
 _ROWS = 1024  # of a dense product done by a thread in one go
 _ENTRIES = 1 << 20  # of compressed rows multiplied by a thread in one go
+_STARTS = 16  # random vectors from which the largest eigenvalue left out is bounded
+_FAILURE = 1e-9  # the probability that the bound is too low
+_CAPTURED = 1e-6  # of the trace: single precision cannot tell what is left from nothing
 _NOTHING = 1e-5  # beside the largest: what single precision cannot tell from zero
 
 Advance = Callable[[float], None]
+Product = Callable[["Vectors"], "Vectors"]
 Vectors = NDArray[np.float32]
 Small = NDArray[np.float64]
 
@@ -37,8 +44,11 @@ Small = NDArray[np.float64]
 class Spectrum:
     """Eigenvalues, falling, with their vectors u_k (items x rank, orthonormal), and how near they are to exact.
 
-    R = K − Σ λ_k u_k u_k' is positive semi-definite. `residuals` are the lengths of R u_k, `spread` their largest sum
-    (the norm of R U), and `inside` that of U'R U: all 0 if the vectors are exact. `whole`: there are no others.
+    R = K − Σ λ_k u_k u_k' is positive semi-definite. `residuals` are the lengths of R u_k, `spread` is the norm of R U,
+    `inside` that of U'R U (Frobenius) and `inside_trace` its trace: all 0 if the vectors are exact.
+    `beyond` bounds the largest eigenvalue of P K P, P the projection beside the u_k, from above (`_beyond`), and
+    `beyond_found` from below; the latter is 0 if nothing was left out.
+    `trace` and `largest_diagonal` are those of K.
     """
 
     values: Small
@@ -46,64 +56,107 @@ class Spectrum:
     residuals: Small
     spread: float
     inside: float
-    whole: bool
+    inside_trace: float
+    beyond: float
+    beyond_found: float
+    trace: float
+    largest_diagonal: float
 
     @property
     def last(self) -> float:
-        """What no eigenvalue left out should exceed: the least one kept, with its residual. 0 if none was left out."""
-        return 0.0 if self.whole or not len(self.values) else float(self.values[-1] + self.residuals[-1])
+        """The least eigenvalue kept, with its residual; 0 if nothing was left out."""
+        return float(self.values[-1] + self.residuals[-1]) if self.beyond_found > 0 else 0.0
 
 
 def leading(K: ItemMatrix, rank: int, chosen: int, *, threads: int | None = None) -> Spectrum:
     """The `rank` largest eigenvalues of K, of whose items the first `chosen` are not zero.
 
-    The block begins with the same numbers always, so the answer is the same whenever it is asked for.
+    The random vectors come from a fixed seed, so the answer is the same whenever it is asked for.
     """
-    width = min(chosen, -(-rank // _NARROW))
-    block = np.zeros((K.items, width), np.float32)
-    block[:chosen] = np.random.default_rng(0).standard_normal((chosen, width), dtype=np.float32)
-    with progress("eigenvectors", (_PASSES + 1) * K.items) as advance:
-        return _approximated(K, rank, chosen, _orthonormal(block, threads)[0], threads, advance)
+    rng = np.random.default_rng(0)
+    diagonal = K.diagonal().astype(np.float64)
+    trace = float(diagonal.sum())
+    with progress("eigenvectors", (2 * _PASSES + 1) * K.items) as advance:
+        product = partial(multiply, K, threads=threads, advance=advance)
+        start = _orthonormal(_random(rng, K.items, min(chosen, -(-rank // _NARROW)), chosen), threads)[0]
+        basis, H = _krylov(product, start, chosen, trace, rng, threads)
+        with threadpool_limits(1, user_api="blas"):  # threaded LAPACK rounds by the number of threads
+            values, Z = _nystrom(H, rank)
+        U = np.zeros((K.items, len(values)), np.float32)
+        first = 0
+        for Q in basis:
+            U += _times(Q, Z[first : first + Q.shape[1]], threads)
+            first += Q.shape[1]
+        R = product(U)
+        R -= U * values.astype(np.float32)
+        gram, among = _inner(R, R, threads), _inner(U, R, threads)
+        left, slack = trace - float(values.sum() + np.trace(among)), _CAPTURED * trace
+        found, bound = _beyond(product, U, left, slack, chosen, rng, threads)
+    return Spectrum(
+        values,
+        U,
+        residuals=np.sqrt(np.maximum(np.diag(gram), 0.0)),
+        spread=float(np.sqrt(max(np.linalg.eigvalsh(gram)[-1], 0.0))) if len(values) else 0.0,
+        inside=float(np.linalg.norm(among)),
+        inside_trace=float(np.trace(among)),
+        beyond=bound,
+        beyond_found=found,
+        trace=trace,
+        largest_diagonal=float(diagonal.max(initial=0.0)),
+    )
 
 
-def _approximated(
-    K: ItemMatrix, rank: int, chosen: int, block: Vectors, threads: int | None, advance: Advance
-) -> Spectrum:
-    basis, H, whole = _krylov(K, block, chosen, threads, advance)
-    # Nyström: K Q = Q⁺ H, and A = K Q (Q'K Q)⁻¹ Q'K = Q⁺ (H T⁻¹ H') Q⁺' is never above K. A = U diag(λ) U'.
+def _nystrom(H: Small, rank: int) -> tuple[Small, Small]:
+    """Nyström: K Q = Q⁺ H, and A = K Q (Q'K Q)⁻¹ Q'K = Q⁺ (H T⁻¹ H') Q⁺' is never above K. The largest λ, Z of A."""
     inner = H[: H.shape[1]]
     gamma, E = np.linalg.eigh((inner + inner.T) / 2)
     kept = gamma > _NOTHING * float(gamma.max(initial=0.0))
     half = H @ (E[:, kept] / np.sqrt(gamma[kept]))
     values, Z = np.linalg.eigh(half @ half.T)
     order = np.argsort(-values)
-    order = order[values[order] > _NOTHING * float(values.max(initial=0.0))]
-    whole = whole and len(order) <= rank
-    order = order[:rank]
-    values, Z = values[order], Z[:, order]
-    U = np.zeros((K.items, len(order)), np.float32)
-    first = 0
-    for Q in basis:
-        U += _times(Q, Z[first : first + Q.shape[1]], threads)
-        first += Q.shape[1]
-    R = multiply(K, U, threads=threads, advance=advance)
-    R -= U * values.astype(np.float32)
-    gram = _inner(R, R, threads)
-    spread = float(np.sqrt(max(np.linalg.eigvalsh(gram)[-1], 0.0))) if len(values) else 0.0
-    inside = float(np.linalg.norm(_inner(U, R, threads)))
-    return Spectrum(values, U, np.sqrt(np.maximum(np.diag(gram), 0.0)), spread, inside, whole)
+    order = order[values[order] > _NOTHING * float(values.max(initial=0.0))][:rank]
+    return values[order], Z[:, order]
+
+
+def _beyond(
+    product: Product, U: Vectors, trace: float, slack: float, chosen: int, rng: np.random.Generator, threads: int | None
+) -> tuple[float, float]:
+    """The largest eigenvalue of P K P, P the projection beside the columns of U: from below, and a bound from above.
+
+    Lanczos from `_STARTS` random vectors at once. From a single one, after k steps, it falls short of the largest
+    eigenvalue by a share of more than ε with a probability of at most 1.648 √n exp(−√ε (2k − 1)) (Kuczyński and
+    Woźniakowski, 1992); that all of them do has the product of these, here `_FAILURE`. What the space found leaves of
+    `trace`, that of P K P, bounds the rest of it for certain.
+    """
+
+    def beside(X: Vectors) -> Vectors:
+        return X - _times(U, _inner(U, X, threads), threads)
+
+    if trace <= slack:
+        return 0.0, slack
+    start = beside(_random(rng, len(U), min(chosen, _STARTS), chosen))
+    _, H = _krylov(lambda X: beside(product(beside(X))), _orthonormal(start, threads)[0], chosen, trace, rng, threads)
+    inner = H[: H.shape[1]]
+    with threadpool_limits(1, user_api="blas"):
+        found = float(np.linalg.eigvalsh((inner + inner.T) / 2)[-1])
+    certain = found + max(trace - float(np.trace(inner)), 0.0)
+    short = math.log(1.648 * math.sqrt(chosen) / _FAILURE ** (1.0 / _STARTS)) / (2 * _PASSES - 1)
+    return found, min(certain, found / (1.0 - short**2) if short < 1 else math.inf) + slack
 
 
 def _krylov(
-    K: ItemMatrix, block: Vectors, chosen: int, threads: int | None, advance: Advance
-) -> tuple[list[Vectors], Small, bool]:
+    product: Product, block: Vectors, chosen: int, trace: float, rng: np.random.Generator, threads: int | None
+) -> tuple[list[Vectors], Small]:
     """Orthonormal blocks Q⁺ and H, with K Q = Q⁺ H, where Q is Q⁺ without its last block.
 
-    And whether K takes the space into itself: then Q is all of Q⁺.
+    Where multiplying leaves fewer new directions than a block has (K has few different eigenvalues, as when items form
+    cliques), random ones fill the block up: so further eigenvectors of a multiple eigenvalue are found. It ends early,
+    Q being all of Q⁺, when Q holds the whole trace of K, or all directions.
     """
     basis, columns = [block], []
+    captured = 0.0
     for _ in range(_PASSES):
-        Y = multiply(K, basis[-1], threads=threads, advance=advance)
+        Y = product(basis[-1])
         size = float(np.linalg.norm(Y)) / max(1.0, np.sqrt(Y.shape[1]))
         parts = [np.zeros((Q.shape[1], Y.shape[1])) for Q in basis]
         room = chosen - sum(Q.shape[1] for Q in basis)
@@ -116,18 +169,36 @@ def _krylov(
             Y, there = _orthonormal(Y, threads, least=least, most=room)
             coefficients = there @ coefficients
         columns.append([*parts, coefficients])
+        captured += float(np.trace(parts[-1]))
+        if captured >= (1.0 - _CAPTURED) * trace:
+            break
+        missing = min(block.shape[1], room) - Y.shape[1]
+        if missing > 0:
+            fresh = _random(rng, len(block), missing, chosen)
+            for _ in range(2):
+                for Q in (*basis, Y):
+                    fresh -= _times(Q, _inner(Q, fresh, threads), threads)
+                fresh = _orthonormal(fresh, threads)[0]
+            Y = np.concatenate([Y, fresh], axis=1)
         if not Y.shape[1]:
-            return basis, _assembled(basis, columns), True
+            break
         basis.append(Y)
-    return basis, _assembled(basis, columns), False
+    return basis, _assembled(basis, columns)
+
+
+def _random(rng: np.random.Generator, items: int, width: int, chosen: int) -> Vectors:
+    """Random vectors on the first `chosen` items."""
+    out = np.zeros((items, width), np.float32)
+    out[:chosen] = rng.standard_normal((chosen, width), dtype=np.float32)
+    return out
 
 
 def _assembled(basis: list[Vectors], columns: list[list[Small]]) -> Small:
     ends = np.concatenate([[0], np.cumsum([Q.shape[1] for Q in basis])])
     H = np.zeros((int(ends[-1]), int(ends[len(columns)])))
     for j, parts in enumerate(columns):
-        for k, part in enumerate(parts[: len(basis)]):
-            H[ends[k] : ends[k + 1], ends[j] : ends[j + 1]] = part
+        for k, part in enumerate(parts[: len(basis)]):  # random directions that fill up a block have no part
+            H[ends[k] : ends[k] + len(part), ends[j] : ends[j + 1]] = part
     return H
 
 

@@ -27,7 +27,7 @@ _NO_VALUES = np.zeros(0, np.float32)
 class Truncation:
     """How good a filter of low rank is: how many eigenvalues were kept, the least of them, and the error of an entry.
 
-    The error is a bound, beside a mean diagonal of 1, provided that no eigenvalue left out exceeds `last`.
+    The error is a bound on the difference to the exact filter, both at a mean diagonal of 1 (docs/maths.md, "Error").
     """
 
     rank: int
@@ -82,6 +82,10 @@ class ItemMatrix(ABC):
     @abstractmethod
     def entries(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
         """M between these rows and these columns (rows × columns)."""
+
+    @abstractmethod
+    def diagonal(self) -> NDArray[np.float32]:
+        """M[i, i]."""
 
     @abstractmethod
     def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
@@ -145,6 +149,10 @@ class DenseMatrix(ItemMatrix):
         out: NDArray[np.float32] = self.values[np.ix_(rows, columns)]
         return out
 
+    def diagonal(self) -> NDArray[np.float32]:
+        out: NDArray[np.float32] = self.values.diagonal()
+        return out
+
     def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
         out: NDArray[np.float64] = self.values.sum(axis=1, dtype=np.float64)
         return out
@@ -194,6 +202,15 @@ class SparseMatrix(ItemMatrix):
             found = np.flatnonzero(at < len(names))
             found = found[names[at[found]] == columns[found]]
             out[place, found] = self.values[inside][at[found]]
+        return out
+
+    def diagonal(self) -> NDArray[np.float32]:
+        out = np.zeros(self.items, np.float32)
+        for item in range(self.items):
+            start, end = self.indptr[item], self.indptr[item + 1]
+            at = start + np.searchsorted(self.indices[start:end], item)
+            if at < end and self.indices[at] == item:
+                out[item] = self.values[at]
         return out
 
     def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:

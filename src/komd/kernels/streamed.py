@@ -67,6 +67,9 @@ class StreamedMatrix(ItemMatrix):
     def entries(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
         return self.rows(np.unique(rows)).entries(rows, columns)
 
+    def diagonal(self) -> NDArray[np.float32]:
+        return self.recipe.diagonal if self.recipe.kernel.unit_diagonal else self.rows(self._all).diagonal()
+
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         # Saved, so that many processes map one copy and none has to turn the pairs over.
         indptr, users = self.by_item

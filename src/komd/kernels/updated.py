@@ -67,6 +67,10 @@ class UpdatedMatrix(ItemMatrix):
         out: NDArray[np.float32] = self.base.entries(rows, columns) - low_rank
         return out
 
+    def diagonal(self) -> NDArray[np.float32]:
+        out: NDArray[np.float32] = self.base.diagonal() - (self._signed(self.W) * self.W).sum(axis=1)
+        return out
+
     def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
         """As `ItemMatrix.sums`; `block_sums` sums the base."""
         low_rank = self.W @ self._signed(self.W.sum(axis=0, dtype=np.float64))
