@@ -40,9 +40,25 @@ def test_reading_options(tmp_path, komd_json):
     file.write_text("5;what;a;who\n1;i1;x;u1\n5;i2;x;u1\n5;i1;x;u2\n4;i3;x;u2\n")
     common = ("fit", file, "-o", tmp_path / "m.komd", "--separator", ";", "--user", "who")
     found = komd_json(*common, "--item", "1", "--rating", 0, "--min-rating", 4)
-    assert found["train"] == {"users": 2, "items": 3, "interactions": 3}
+    assert found["train"] == {"users": 2, "items": 3, "interactions": 3, "seen": 1}
     found = komd_json("fit", file, "-o", tmp_path / "n.komd", "--no-header", "--user", 3, "--item", 1)
     assert found["train"]["users"] == 3  # "who" is somebody now
+
+
+def test_what_was_rated_low_is_not_recommended_unless_asked_for(tmp_path, komd_json, komd_out):
+    file = tmp_path / "rated.csv"
+    file.write_text("user,item,rating\nu1,a,5\nu1,b,1\nu2,a,5\nu2,b,4\nu2,c,4\nu3,b,5\nu3,c,5\n")
+    model = tmp_path / "m.komd"
+    assert "and 1 low-rated pairs kept as seen" in " ".join(
+        komd_out("fit", file, "-o", model, "--min-rating", 3).split()
+    )
+    for words, expected in (((), ["c"]), (("--include-low-rated",), ["b", "c"]), (("--keep-seen",), ["a", "b", "c"])):
+        found = komd_json("recommend", model, "--user", "u1", *words)["recommendations"]
+        assert sorted(row["item_id"] for row in found) == expected
+    for words, rows in (((), 2), (("--include-low-rated",), 3)):  # u2 has everything, u3 lacks a
+        folder = tmp_path / f"recs{rows}"
+        komd_out("recommend", model, "-o", folder, *words)
+        assert parquet.read_table(folder / "part-00000.parquet").num_rows == rows
 
 
 def test_reading_sql(plays, tmp_path, komd_json):

@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 import scipy.sparse as sparse
 import sklearn.base
@@ -337,6 +338,57 @@ def test_items_nobody_chose_come_last(model, small):
         assert np.allclose(found["auc"].values, expected, atol=1e-9)
         share = [np.isin(np.flatnonzero(test[u]), chosen).mean() for u in tested]
         assert np.allclose(found["recall@50"].values, share)
+
+
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+def test_what_a_user_rated_low_is_not_recommended(model, small, tmp_path):
+    """Nothing is learned from it; it is left out of lists and measures, after loading and in parts on disk as well."""
+    rng = np.random.default_rng(5)
+    low = rng.random(small.shape) < 0.15
+    data = small.with_seen(*(np.asarray(numbers, np.int32) for numbers in np.nonzero(low)))
+    plain, model = model.clone().fit(small), model.clone().fit(data)
+    learned = plain._arrays()
+    for name, array in model._arrays().items():
+        assert np.array_equal(array, learned[name])
+    known = {u: {small.items[i] for i in np.flatnonzero(low[k])} for k, u in enumerate(small.users)}
+    n = len(small.items)
+    full = by_user(plain.recommend(n=n))
+    expected = {
+        user: [row["item_id"] for row in rows if row["item_id"] not in known[user]] for user, rows in full.items()
+    }
+    found = model.recommend(n=n)
+    assert {user: [row["item_id"] for row in rows] for user, rows in by_user(found).items()} == expected
+    same(model.recommend(n=n, exclude_low_rated=False), plain.recommend(n=n))
+    same(model.recommend(n=n, exclude_seen=False), plain.recommend(n=n, exclude_seen=False))
+    some = list(small.users)[30:3:-5]
+    assert by_user(model.recommend(some, n=9)).keys() == set(some)
+    assert all(model.recommend(user, n=9).items(user) == expected[user][:9] for user in some)
+    model.save(tmp_path / "m.komd")
+    same(komd.load(tmp_path / "m.komd").recommend(n=n), found)
+    komd.recommend_to(model, tmp_path / "recs", n=n)
+    assert pa.parquet.read_table(tmp_path / "recs" / "part-00000.parquet").equals(found.to_arrow())
+    with pytest.raises(InputError, match="answer to another request"):
+        komd.recommend_to(model, tmp_path / "recs", n=n, exclude_low_rated=False)
+    # Measured as it is delivered: what a user knows is neither a target nor among the others.
+    test = rng.random(small.shape) < 0.2
+    test &= small.to_csr().toarray() == 0
+    numbers = {item: k for k, item in enumerate(small.items)}
+    users = {user: k for k, user in enumerate(small.users)}
+    held_out = Interactions.from_numbers(
+        small.users, small.items, *(part.astype(np.int32) for part in np.nonzero(test)), None
+    )
+    measured = komd.evaluate(model, held_out, metrics=["auc", "recall@5"])
+    assert measured.skipped == int((test & low).sum())
+    for k, user in enumerate(measured.users.to_pylist()):
+        listed = [row for row in full[user] if row["item_id"] not in known[user]]
+        hit = np.array([test[users[user], numbers[row["item_id"]]] for row in listed])
+        scores = np.array([row["score"] for row in listed])
+        area = reference.area_under_curve(scores[hit], scores[~hit], 0.5)
+        assert measured["auc"].values[k] == pytest.approx(area, abs=1e-9, nan_ok=True)
+        assert measured["recall@5"].values[k] == pytest.approx(hit[:5].sum() / hit.sum())
+    if model.serves_strangers:
+        history = {"guest": small.history(small.users[0])}
+        same(model.recommend(histories=history, n=n), plain.recommend(histories=history, n=n))
 
 
 def test_unknown_ids(model, small):

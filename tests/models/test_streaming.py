@@ -116,6 +116,25 @@ def test_items_nobody_chose_come_last_in_every_storage(make, way):
                 assert np.array_equal(found[name].values, measured[0][name].values, equal_nan=True)
 
 
+@pytest.mark.parametrize("make", MODELS[:1] + MODELS[4:5], ids=["ecfomd", "msdw"])
+def test_what_was_only_seen_is_left_out_in_every_storage(make, folds, way):
+    train, test = folds
+    rng = np.random.default_rng(2)
+    low = np.nonzero(rng.random(train.shape) < 0.1)
+    data = train.with_seen(*(numbers.astype(np.int32) for numbers in low))
+    models = [make(storage=s).fit(data) for s in ("dense", "sparse", "streamed")]
+    lists = [m.recommend(n=150).to_arrow().drop_columns("score") for m in models]
+    assert lists[0].equals(lists[1]) and lists[0].equals(lists[2])
+    assert len(lists[0]) == len(train.users) * (train.popularity > 0).sum() - data.pairs - sum(
+        train.popularity[data.seen.indices] > 0
+    )
+    measured = [komd.evaluate(m, test, metrics=["auc", "ndcg@20"]) for m in models]
+    assert measured[0].skipped > 0
+    for name in ("auc", "ndcg@20"):
+        for found in measured[1:]:
+            assert np.allclose(found[name].values, measured[0][name].values, rtol=0, atol=1e-12, equal_nan=True)
+
+
 @pytest.mark.parametrize("make", MODELS, ids=NAMES)
 def test_save_load_explain_similar(make, folds, tmp_path):
     train, _ = folds

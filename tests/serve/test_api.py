@@ -204,6 +204,47 @@ def test_a_known_user_with_events_is_a_stranger_with_the_united_history(running,
     assert listed(known) == library(model, united, n=how["n"], exclude_seen=how["exclude_seen"])
 
 
+def test_what_was_rated_low_and_what_nobody_chose(serving, settings, tmp_path):
+    """Neither is recommended unless asked for, also to a user whose history has grown since."""
+    data = komd.generate(users=60, items=40, activity=6, rng=8)
+    nobodys = data.items[int(data.indices[0])]
+    data = data.keep(data.indices != data.indices[0])
+    rng = np.random.default_rng(0)
+    data = data.with_seen(*(numbers.astype(np.int32) for numbers in np.nonzero(rng.random(data.shape) < 0.2)))
+    model = komd.ECFOMD().fit(data)
+    model.save(tmp_path / "rated.komd")
+    service = serving(replace(settings, model=tmp_path / "rated.komd"))
+    user, n = data.users[4], 40
+    low = data.seen.history(user)
+    expected = model.recommend(user, n=n).items(user)
+    assert not {nobodys, *low} & set(expected)
+    address = f"/v1/users/{user}/recommendations"
+    for answer in (service.post("/v1/recommend", {"user_id": user, "n": n}), service.get(address, n=n)):
+        assert [row["item_id"] for row in answer["items"]] == expected
+    shown = model.recommend(user, n=n, exclude_low_rated=False).items(user)
+    ask = {"user_id": user, "n": n, "exclude_low_rated": False}
+    for answer in (service.post("/v1/recommend", ask), service.get(address, n=n, exclude_low_rated=False)):
+        assert [row["item_id"] for row in answer["items"]] == shown
+    asks = [{"user_id": user, "n": n}, ask, {"user_id": user, "n": n, "exclude_seen": False}]
+    lists = [
+        [row["item_id"] for row in answer["items"]]
+        for answer in service.post("/v1/recommend/batch", {"requests": asks})["answers"]
+    ]
+    assert lists == [expected, shown, model.recommend(user, n=n, exclude_seen=False).items(user)]
+    service.post("/v1/events", {"events": [{"user_id": user, "item_id": item} for item in (expected[0], low[0])]})
+    history = [*data.history(user), expected[0], low[0]]
+    grown = [item for item, _ in library(model, history, n=n) if item not in low]
+    assert [row["item_id"] for row in service.post("/v1/recommend", {"user_id": user, "n": n})["items"]] == grown
+    only = service.post("/v1/recommend", {"user_id": user, "items": [nobodys]})["items"]
+    assert [row["item_id"] for row in only] == ([] if nobodys in low else [nobodys])
+    assert sorted(service.get(f"/v1/users/{user}")["low_rated"]) == sorted(low)
+    service.client.delete(f"/v1/users/{user}")
+    service.get(f"/v1/users/{user}", 404)
+    service.post("/v1/events", {"events": [{"user_id": user, "item_id": expected[0]}]})
+    assert service.get(f"/v1/users/{user}")["low_rated"] == []
+    assert listed(service.post("/v1/recommend", {"user_id": user, "n": n})) == library(model, [expected[0]], n=n)
+
+
 def test_ids_of_any_text(running):
     for user in ("a/b", "per cent %41", "ünïcode ☃", "q?x=1#y", "..", "users/x/recommendations", "'; DROP TABLE x;--"):
         running.post("/v1/events", {"events": [{"user_id": user, "item_id": "thing/1"}]})

@@ -199,6 +199,22 @@ def test_models_go_there_and_back(spark, frame, data, tmp_path):
     assert_same(flat(mapped.recommendForAllUsers(3, format="long")), expected)
 
 
+def test_what_was_rated_low_and_what_nobody_chose(spark, data, tmp_path):
+    from komd.spark import KomdRecommenderModel
+
+    rare = data.indices == np.argmin(np.where(data.popularity > 0, data.popularity, 10**9))
+    rng = np.random.default_rng(0)
+    low = np.nonzero(rng.random(data.shape) < 0.05)
+    known = data.keep(~rare).with_seen(*(numbers.astype(np.int32) for numbers in low))
+    alone = komd.ECFOMD().fit(known)
+    alone.save(tmp_path / "m.komd")
+    fitted = KomdRecommenderModel.load(tmp_path / "m.komd")
+    assert_same(flat(fitted.recommendForAllUsers(300, format="long")), alone.recommend(n=300))
+    shown = fitted.recommendForAllUsers(300, format="long", excludeLowRated=False)
+    assert_same(flat(shown), alone.recommend(n=300, exclude_low_rated=False))
+    assert len(alone.recommend(n=300)) < len(alone.recommend(n=300, exclude_low_rated=False))
+
+
 def test_whole_numbers_keep_their_type_and_estimators_are_saved(spark, tmp_path):
     from komd.spark import KomdRecommender
 

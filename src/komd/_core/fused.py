@@ -26,6 +26,8 @@ def use_strip(
     weights: np.ndarray,
     offsets: np.ndarray,
     taken: np.ndarray,
+    known_indptr: np.ndarray,
+    known: np.ndarray,
     exclude_seen: bool,
     seen: np.ndarray,
     candidates: np.ndarray,
@@ -41,7 +43,7 @@ def use_strip(
     won: np.ndarray,
     scores: np.ndarray,
 ) -> None:
-    """Score a strip for each person, leave out what they have, merge into their best, and count pairs won.
+    """Score a strip for each person, leave out the items they know, merge into their best, and count pairs won.
 
     `taken` is what a filtered matrix takes from the scores, or empty. People without history are scored by
     `popularity`. Lists of length 0 and an empty `target_indptr` are not asked for. Items from number `chosen` on, which
@@ -59,12 +61,12 @@ def use_strip(
                 for j in range(taken.shape[1]):
                     scores[0, j] -= taken[u, j]
         if exclude_seen:
-            veil_strip(row, indices, first, seen[u : u + 1], scores)
+            veil_strip(known_indptr[u : u + 2], known, first, seen[u : u + 1], scores)
         if best_items.shape[1] > 0:
             push_top(scores, candidates, first, best_items[u : u + 1], best_scores[u : u + 1], counts[u : u + 1])
         if measured:
             if not exclude_seen:
-                veil_strip(row, indices, first, seen[u : u + 1], scores)
+                veil_strip(known_indptr[u : u + 2], known, first, seen[u : u + 1], scores)
             veil_strip(target_indptr[u : u + 2], targets, first, met[u : u + 1], scores)
             level_unchosen(scores[0], chosen - first)
             add_won(scores, target_indptr[u : u + 2], tested, tie, won[u : u + 1])

@@ -21,6 +21,7 @@ def recommend_on_spark(
     on_unknown: str,
     memory: str | None,
     as_json: bool,
+    exclude_low_rated: bool,
 ) -> None:
     """Write Parquet files to the folder `output`, which the executors must be able to write to."""
     from komd.cli.recommend import items_given
@@ -40,7 +41,14 @@ def recommend_on_spark(
         fitted = KomdRecommenderModel.load(model, memory=memory)
         ids = fitted.komd.catalogue.items
         allowed, denied = (items_given(ids, given, on_unknown) for given in (only, exclude))
-        lists = fitted.recommendForAllUsers(n, format="long", excludeSeen=exclude_seen, items=allowed, exclude=denied)
+        lists = fitted.recommendForAllUsers(
+            n,
+            format="long",
+            excludeSeen=exclude_seen,
+            items=allowed,
+            exclude=denied,
+            excludeLowRated=exclude_low_rated,
+        )
         lists.write.mode("overwrite").parquet(output.absolute().as_uri())
         rows = session.read.parquet(output.absolute().as_uri()).count()
     finally:

@@ -62,7 +62,8 @@ MinRating = Annotated[
     typer.Option(
         "--min-rating",
         rich_help_panel=_PANEL,
-        help="Keep only rows rated at least this. Without it, rows rated 0 are left out and negative ones refused.",
+        help="Keep only rows rated at least this; a model knows the others as seen. Without it, rows rated 0 are left "
+        "out and negative ones refused.",
     ),
 ]
 Separator = Annotated[

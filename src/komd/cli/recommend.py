@@ -31,6 +31,10 @@ def recommend(
     ] = None,
     n: Annotated[int, typer.Option("-n", "--n", help="Length of the lists.")] = 10,
     keep_seen: Annotated[bool, typer.Option("--keep-seen", help="Recommend also what a person has.")] = False,
+    include_low_rated: Annotated[
+        bool,
+        typer.Option("--include-low-rated", help="Recommend also what a user rated below fit's --min-rating."),
+    ] = False,
     only: Annotated[
         list[str] | None,
         typer.Option(
@@ -85,7 +89,9 @@ def recommend(
             raise InputError("--threads has no say with --spark: the cluster's cores are Spark's to share out")
         from komd.cli.on_spark import recommend_on_spark
 
-        recommend_on_spark(model, spark, output, n, not keep_seen, only, exclude, on_unknown, memory, as_json)
+        recommend_on_spark(
+            model, spark, output, n, not keep_seen, only, exclude, on_unknown, memory, as_json, not include_low_rated
+        )
         return
     fitted = komd.load(model)
     catalogue = fitted.catalogue
@@ -108,6 +114,7 @@ def recommend(
             n=n,
             histories=strangers,
             exclude_seen=not keep_seen,
+            exclude_low_rated=not include_low_rated,
             items=allowed,
             exclude=denied,
             on_unknown=cast("OnUnknown", on_unknown),
@@ -124,6 +131,7 @@ def recommend(
             n=n,
             histories=strangers,
             exclude_seen=not keep_seen,
+            exclude_low_rated=not include_low_rated,
             items=allowed,
             exclude=denied,
             on_unknown=cast("OnUnknown", on_unknown),

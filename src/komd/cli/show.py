@@ -116,8 +116,9 @@ def bar(value: float, largest: float) -> str:
 
 
 def counts(data: Interactions) -> dict[str, int]:
-    """Users, items and interactions."""
-    return {"users": data.shape[0], "items": data.shape[1], "interactions": data.pairs}
+    """Users, items and interactions; and the pairs that were only seen, if there are any."""
+    seen = {"seen": data.seen.pairs} if data.seen else {}
+    return {"users": data.shape[0], "items": data.shape[1], "interactions": data.pairs} | seen
 
 
 def columns(data: Interactions) -> dict[str, object] | None:

@@ -59,7 +59,7 @@ class Evaluation:
     ties
         How equal scores counted in AUC.
     skipped
-        Test pairs left out: with unknown items or users (`on_unknown="skip"`), or already in the history.
+        Test pairs left out: with unknown items or users (`on_unknown="skip"`), or already known to the user.
     """
 
     model: str
@@ -204,10 +204,10 @@ def _matched(
     skipped += int(targets.lengths[tested[~known]].sum())
     targets = targets.take(tested[known].astype(np.int32))
     ids = ids.take(pa.array(np.flatnonzero(known)))
-    # A pair that is in the history as well cannot be recommended: it is no target.
-    m = len(catalogue.order)
+    # An item that the user knows already cannot be recommended: it is no target.
+    m, known_items = len(catalogue.order), rows.known_items
     owner = np.repeat(np.arange(len(rows)), targets.lengths)
-    taken = np.repeat(np.arange(len(rows)), rows.lengths) * m + rows.indices
+    taken = np.repeat(np.arange(len(rows)), known_items.lengths) * m + known_items.indices
     fresh = ~np.isin(owner * m + targets.indices, taken)
     indptr = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(np.bincount(owner[fresh], minlength=len(rows)), out=indptr[1:])

@@ -79,15 +79,22 @@ class Encoder:
         for start in range(0, len(array), _BATCH):
             self._codes.append(self._number(array.slice(start, _BATCH)))
 
-    def finish(self) -> tuple[Ids, Numbers]:
-        """The ids in sorted order and the number of every value added, in the order of adding."""
-        values = _narrowed(self._known(), digits=self._from_text)
-        self._forget()
-        ids, ranks = number_sorted(values)
-        if self._uuid:
-            ids = pa.ExtensionArray.from_storage(_UUID, ids)
+    def finish(self, among: NDArray[np.bool_] | None = None) -> tuple[Ids, Numbers]:
+        """The ids in sorted order and the number of every value added, in the order of adding.
+
+        `among` (bool, one a value added) says which values give the ids; another value that is none of them gets -1.
+        """
         codes = np.concatenate(self._codes) if self._codes else np.zeros(0, np.int32)
         self._codes = []
+        known = self._known()
+        used = np.ones(len(known), np.bool_) if among is None else _marked(codes[among], len(known))
+        values = _narrowed(known if among is None else known.filter(pa.array(used)), digits=self._from_text)
+        self._forget()
+        ids, places = number_sorted(values)
+        if self._uuid:
+            ids = pa.ExtensionArray.from_storage(_UUID, ids)
+        ranks = np.full(len(used), -1, np.int32)
+        ranks[used] = places
         for start in range(0, len(codes), 1 << 20):  # in place, by pieces: there may be many millions
             piece = codes[start : start + (1 << 20)]
             piece[:] = ranks[piece]
@@ -141,6 +148,12 @@ class Encoder:
         for start in range(0, len(known), _BATCH):
             self._number(known.slice(start, _BATCH))  # distinct still, so each takes its old number
         return array
+
+
+def _marked(numbers: Numbers, size: int) -> NDArray[np.bool_]:
+    marks = np.zeros(size, np.bool_)
+    marks[numbers] = True
+    return marks
 
 
 def _grown(array: NDArray[Any], used: int, needed: int) -> NDArray[Any]:

@@ -39,6 +39,9 @@ class Interactions:
         Numbers of items, distinct within a row.
     times : numpy.ndarray of int64, shape (pairs,), optional
         When each pair came to be, in any unit.
+    seen : Interactions, optional
+        Pairs over the same users and items that are not part of the histories, yet known to the user: those rated
+        below `min_rating`. Models learn nothing from them and do not recommend them.
 
     Examples
     --------
@@ -50,7 +53,7 @@ class Interactions:
     [0, 1]
     """
 
-    __slots__ = ("indices", "indptr", "items", "reading", "times", "users")
+    __slots__ = ("indices", "indptr", "items", "reading", "seen", "times", "users")
 
     def __init__(
         self,
@@ -59,16 +62,20 @@ class Interactions:
         indptr: NDArray[np.int64],
         indices: Numbers,
         times: NDArray[np.int64] | None = None,
+        seen: Interactions | None = None,
     ) -> None:
         if len(indptr) != len(users) + 1 or int(indptr[-1]) != len(indices):
             raise InputError(f"indptr does not fit {len(users):,} users and {len(indices):,} pairs")
         if times is not None and len(times) != len(indices):
             raise InputError(f"there are {len(times):,} times for {len(indices):,} pairs")
+        if seen is not None and seen.shape != (len(users), len(items)):
+            raise InputError(f"the pairs seen are of {seen.shape} users and items, not {(len(users), len(items))}")
         self.users = users
         self.items = items
         self.indptr = _frozen(indptr, np.int64)
         self.indices = _frozen(indices, np.int32)
         self.times = None if times is None else _frozen(times, np.int64)
+        self.seen = seen if seen is not None and seen.pairs else None
         self.reading: Reading | None = None  # which columns of a source these are, if they were just read
 
     @classmethod
@@ -87,11 +94,25 @@ class Interactions:
 
     @classmethod
     def from_numbers(
-        cls, users: Ids, items: Ids, rows: Numbers, columns: Numbers, times: NDArray[np.int64] | None = None
+        cls,
+        users: Ids,
+        items: Ids,
+        rows: Numbers,
+        columns: Numbers,
+        times: NDArray[np.int64] | None = None,
+        chosen: NDArray[np.bool_] | None = None,
     ) -> Interactions:
-        """Group pairs of numbers by user; of repeated ones the first stays, at the earliest time."""
+        """Group pairs of numbers by user; of repeated ones the first stays, at the earliest time.
+
+        With `chosen` (bool, one a pair) the other pairs are only seen; numbers of -1 among them are left out.
+        """
         from komd._core import csr
 
+        if chosen is not None and not chosen.all():
+            times = None if times is None else times[chosen]
+            others = ~chosen & (rows >= 0) & (columns >= 0)
+            data = cls.from_numbers(users, items, rows[chosen], columns[chosen], times)
+            return data.with_seen(rows[others], columns[others])
         rows, columns = _frozen(rows, np.int32), _frozen(columns, np.int32)
         in_times = _frozen(_NO_TIMES if times is None else times, np.int64)
         out_times = np.empty_like(in_times)
@@ -107,9 +128,23 @@ class Interactions:
 
     def said_to_be(self, reading: Reading) -> Interactions:
         """The same, with what its repr says of the columns it was read from."""
-        same = Interactions(self.users, self.items, self.indptr, self.indices, self.times)
+        same = Interactions(self.users, self.items, self.indptr, self.indices, self.times, self.seen)
         same.reading = reading
         return same
+
+    def with_seen(self, rows: Numbers, columns: Numbers) -> Interactions:
+        """The same, with these pairs as seen, except those that are in the histories."""
+        both = Interactions.from_numbers(  # each row begins with the history
+            self.users, self.items, np.concatenate([self.rows, rows]), np.concatenate([self.indices, columns])
+        )
+        place = np.arange(both.pairs) - np.repeat(both.indptr[:-1], both.activity)
+        others = both.indices[place >= np.repeat(self.activity, both.activity)]
+        seen = Interactions(self.users, self.items, both.indptr - self.indptr, others)
+        return Interactions(self.users, self.items, self.indptr, self.indices, self.times, seen)
+
+    def without_seen(self) -> Interactions:
+        """The same histories, and nothing known of what else was seen."""
+        return Interactions(self.users, self.items, self.indptr, self.indices, self.times) if self.seen else self
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -171,14 +206,14 @@ class Interactions:
         return list(self.items.take(self.indices[self.indptr[row] : self.indptr[row + 1]]).to_pylist())
 
     def keep(self, mask: NDArray[np.bool_]) -> Interactions:
-        """The pairs where `mask` (bool, shape (pairs,)) is true; the ids stay all."""
+        """The pairs where `mask` (bool, shape (pairs,)) is true; the ids and what was seen stay all."""
         mask = np.asarray(mask)
         if mask.dtype != np.bool_ or mask.shape != self.indices.shape:
             raise InputError(f"mask must be {self.pairs:,} booleans, got {mask.dtype} of shape {mask.shape}")
         before = np.zeros(self.pairs + 1, np.int64)
         np.cumsum(mask, out=before[1:])
         times = None if self.times is None else self.times[mask]
-        return Interactions(self.users, self.items, before[self.indptr], self.indices[mask], times)
+        return Interactions(self.users, self.items, before[self.indptr], self.indices[mask], times, self.seen)
 
     def to_arrow(self) -> pa.Table:
         """A table `user_id, item_id` (and `time`) with one row for each pair, user by user."""
@@ -193,7 +228,7 @@ class Interactions:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Interactions):
             return NotImplemented
-        if (self.times is None) != (other.times is None):
+        if (self.times is None) != (other.times is None) or self.seen != other.seen:
             return False
         return (
             self.users == other.users
@@ -210,9 +245,10 @@ class Interactions:
         places = 2 if percent < 10 else 1
         full = f"{percent:.{places}f}".rstrip("0").rstrip(".") if percent >= 0.01 or percent == 0 else f"{percent:.2g}"
         times = ", with times" if self.times is not None else ""
+        seen = f", and {self.seen.pairs:,} low-rated pairs kept as seen" if self.seen else ""
         return (
             f"Interactions({len(self.users):,} users × {len(self.items):,} items, "
-            f"{self.pairs:,} pairs, {full} % full{times}{f'; {self.reading}' if self.reading else ''})"
+            f"{self.pairs:,} pairs, {full} % full{times}{seen}{f'; {self.reading}' if self.reading else ''})"
         )
 
 
@@ -245,10 +281,10 @@ def _union(parts: list[Ids]) -> Ids:
 
 def _renamed(data: Interactions, users: Ids, items: Ids) -> Interactions:
     if users == data.users and items == data.items:
-        return Interactions(users, items, data.indptr, data.indices, data.times)
-    rows = _numbers(data.users, users)[data.rows]
-    columns = _numbers(data.items, items)[data.indices]
-    return Interactions.from_numbers(users, items, rows, columns, data.times)
+        return Interactions(users, items, data.indptr, data.indices, data.times, data.seen)
+    rows, columns = _numbers(data.users, users), _numbers(data.items, items)
+    renamed = Interactions.from_numbers(users, items, rows[data.rows], columns[data.indices], data.times)
+    return renamed.with_seen(rows[data.seen.rows], columns[data.seen.indices]) if data.seen else renamed
 
 
 def _numbers(old: Ids, new: Ids) -> Numbers:
@@ -257,7 +293,7 @@ def _numbers(old: Ids, new: Ids) -> Numbers:
 
 
 def from_matrix(matrix: Any, min_rating: float | None) -> Interactions:
-    """The non-zero entries of a scipy matrix (those of at least `min_rating`, if given)."""
+    """The non-zero entries of a scipy matrix; with `min_rating`, those below it are only seen."""
     if matrix.ndim != 2:
         raise InputError(f"a matrix of interactions is users × items, got {matrix.ndim} dimensions")
     if max(matrix.shape) > np.iinfo(np.int32).max:
@@ -275,12 +311,13 @@ def from_matrix(matrix: Any, min_rating: float | None) -> Interactions:
         )
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(entries.indptr)) if entries.format == "csr" else entries.row
     columns = entries.indices if entries.format == "csr" else entries.col
-    kept = entries.data != 0 if min_rating is None else (entries.data >= min_rating) & (entries.data != 0)
+    there = entries.data != 0
     return Interactions.from_numbers(
         Ids.range(matrix.shape[0], noun="user"),
         Ids.range(matrix.shape[1], noun="item"),
-        rows[kept].astype(np.int32),
-        columns[kept].astype(np.int32),
+        rows[there].astype(np.int32),
+        columns[there].astype(np.int32),
+        chosen=None if min_rating is None else entries.data[there] >= min_rating,
     )
 
 

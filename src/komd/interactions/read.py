@@ -75,9 +75,10 @@ def read(
         The column of times. Whole numbers stay as they are; dates and timestamps become microseconds
         since 1970. Without it the order of rows is all that is known.
     min_rating : float, optional
-        Keep only rows whose rating is at least this; a missing rating is not. Without it every row counts as
-        chosen, except that a rating of 0 says "not chosen": such rows are left out, and a negative rating
-        is refused. The same holds for the entries of a matrix.
+        Keep only rows whose rating is at least this; a missing rating is not. The other pairs of the users and
+        items that are left are kept apart (`Interactions.seen`): nothing is learned from them, and they are not
+        recommended. Without it every row counts as chosen, except that a rating of 0 says "not chosen": such rows
+        are left out, and a negative rating is refused. The same holds for the entries of a matrix.
     header : bool, optional
         Whether text files begin with the names of their columns. By default the first lines tell
         (`komd.interactions.text` has the rule).
@@ -119,7 +120,9 @@ def read(
             raise InputError("the matrix has no entry to read" if min_rating is None else _none_left(min_rating))
         return data
     rows = read_rows(source, columns, min_rating, header, separator, database, allowed)
-    data = Interactions.from_numbers(rows.users, rows.items, rows.user_numbers, rows.item_numbers, rows.times)
+    data = Interactions.from_numbers(
+        rows.users, rows.items, rows.user_numbers, rows.item_numbers, rows.times, rows.chosen
+    )
     return data.said_to_be(rows.reading)
 
 
@@ -133,6 +136,7 @@ class Rows(NamedTuple):
     times: NDArray[np.int64] | None
     reading: Reading
     text: bool  # whether ids were read from text, where digits may stand for integers
+    chosen: NDArray[np.bool_] | None  # which rows are rated high enough, with min_rating; ids are theirs, others are -1
 
 
 def read_rows(
@@ -185,6 +189,7 @@ def _collect(tables: list[Table], columns: Columns, min_rating: float | None) ->
     """Number the ids of all tables, one thread for users and one for items."""
     users, items = Encoder("user"), Encoder("item")
     times: list[np.ndarray[Any, np.dtype[np.int64]]] = []
+    marks: list[np.ndarray[Any, np.dtype[np.bool_]]] = []  # which rows are rated high enough
     choices = [columns.choose(table.columns, table.name, named=table.named) for table in tables]
     readings = [
         Reading.of(table.columns, choice, rated=columns.uses_ratings)
@@ -199,12 +204,13 @@ def _collect(tables: list[Table], columns: Columns, min_rating: float | None) ->
         waiting: deque[Future[None]] = deque()
         for table, choice in zip(tables, choices, strict=True):
             seen = 0
-            for batch, left_out in _checked(table, choice, min_rating):
+            for batch, chosen, left_out in _checked(table, choice, min_rating):
                 seen += 1
                 zeros += left_out
                 if batch.num_rows == 0:
                     continue
-                rows += batch.num_rows
+                rows += int(chosen.sum())
+                marks.append(chosen)
                 text = table.text
                 in_users, in_items = choice.user in table.uuids, choice.item in table.uuids
                 waiting.append(user_thread.submit(users.add, batch.column(0), text=text, uuids=in_users))
@@ -220,12 +226,13 @@ def _collect(tables: list[Table], columns: Columns, min_rating: float | None) ->
             waiting.popleft().result()
         if rows == 0:
             raise InputError(_none_left(min_rating) if min_rating is not None else "every row is rated 0: none is left")
-        last = item_thread.submit(items.finish)
-        user_ids, user_numbers = users.finish()
+        kept = np.concatenate(marks) if min_rating is not None else None
+        last = item_thread.submit(items.finish, kept)
+        user_ids, user_numbers = users.finish(kept)
         item_ids, item_numbers = last.result()
     moments = np.concatenate(times) if times else None
     reading, text = Reading.together(readings, zeros), any(table.text for table in tables)
-    found = Rows(user_ids, item_ids, user_numbers, item_numbers, moments, reading, text)
+    found = Rows(user_ids, item_ids, user_numbers, item_numbers, moments, reading, text, kept)
     for table, choice in zip(tables, choices, strict=True):
         if table.text:
             _sound(found, table, choice)
@@ -251,8 +258,13 @@ def _sound(rows: Rows, table: Table, choice: Choice) -> None:
             raise InputError(f"{table.name} has the {ids.noun} id {show(value)}: {why}")
 
 
-def _checked(table: Table, choice: Choice, min_rating: float | None) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Batches of user, item (and time) without missing ids, rated high enough; and how many rows were rated 0."""
+def _checked(
+    table: Table, choice: Choice, min_rating: float | None
+) -> Iterator[tuple[pa.RecordBatch, np.ndarray[Any, np.dtype[np.bool_]], int]]:
+    """Batches of user, item (and time) without missing ids, which rows are chosen, and how many were rated 0.
+
+    With `min_rating` the rows rated too low are in the batch; rows rated 0 otherwise are not.
+    """
     positions = [choice.user, choice.item, *(p for p in (choice.rating, choice.time) if p is not None)]
     missing: dict[str, tuple[int, int]] = {}  # how many, and the first row
     row = 0
@@ -279,15 +291,16 @@ def _checked(table: Table, choice: Choice, min_rating: float | None) -> Iterator
                 raise InputError(f"{table.name}: some times are numbers, others dates (around row {row + 1:,})")
             numeric = as_numbers
             arrays.append(moments)
-        kept = pa.RecordBatch.from_arrays(arrays, names=["user", "item", "time"][: len(arrays)])
+        checked = pa.RecordBatch.from_arrays(arrays, names=["user", "item", "time"][: len(arrays)])
+        chosen = np.ones(batch.num_rows, np.bool_)
         if min_rating is not None:
             ratings = _ratings(batch.column(2), table.name, row)
-            kept = kept.filter(pc.fill_null(pc.greater_equal(ratings, min_rating), False))
+            chosen = pc.fill_null(pc.greater_equal(ratings, min_rating), False).to_numpy(zero_copy_only=False)
         elif choice.rating is not None:
-            kept = kept.filter(_chosen(batch.column(2), table, choice.rating, row))
-        zeros = batch.num_rows - kept.num_rows if min_rating is None else 0
+            checked = checked.filter(_chosen(batch.column(2), table, choice.rating, row))
+            chosen = chosen[: checked.num_rows]
         row += batch.num_rows
-        yield kept, zeros
+        yield checked, chosen, batch.num_rows - checked.num_rows
     for noun, (count, first) in missing.items():
         which = table.columns[choice.user if noun == "user" else choice.item]
         raise InputError(

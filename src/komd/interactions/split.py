@@ -2,7 +2,8 @@
 
 All are pure functions of the data and `rng` (a seed, or a numpy Generator). Both parts keep the ids of
 the whole, so numbers mean the same in each. "Later" is by position in the data with `"given"`, by time
-with `"time"` (ties in the order of the data), and by a random order with `"random"`.
+with `"time"` (ties in the order of the data), and by a random order with `"random"`. Pairs that were only seen
+(`Interactions.seen`) are in no part: a model that is measured must not know what a user met later.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def folds(
     >>> [train.pairs + test.pairs == data.pairs for train, test in folds(data, rng=0)]
     [True, True, True, True, True]
     """
-    users = data.shape[0]
+    data, users = data.without_seen(), data.shape[0]
     if not is_count(folds, 2) or folds > users:
         raise InputError(f"folds must be a whole number from 2 to the number of users ({users:,}), got {folds!r}")
     if not is_count(min_activity, 1):
@@ -95,6 +96,7 @@ def leave_out(
     """
     if not is_count(k, 1):
         raise InputError(f"k must be a whole number of at least 1, got {k!r}")
+    data = data.without_seen()
     out = _later(data, order, "order", np.where(data.activity > k, k, 0), generator(rng))
     return data.keep(~out), data.keep(out)
 
@@ -129,7 +131,7 @@ def held_out_users(
     """
     if not isinstance(fold_in, int | float) or not 0 < fold_in < 1:
         raise InputError(f"fold_in must lie between 0 and 1, got {fold_in!r}")
-    random = generator(rng)
+    random, data = generator(rng), data.without_seen()
     activity = data.activity
     able = np.flatnonzero(activity >= 2)
     held = np.zeros(data.shape[0], bool)
@@ -152,7 +154,7 @@ def temporal(data: Interactions, *, at: Any = 0.8) -> tuple[Interactions, Intera
         of one moment stay together. Or the moment itself, in the unit of the data's times; dates (UTC
         unless they say otherwise) are microseconds since 1970, as `read` makes them.
     """
-    times = _times(data)
+    times, data = _times(data), data.without_seen()
     if isinstance(at, float) and 0 < at < 1:
         if data.pairs == 0:
             return data, data

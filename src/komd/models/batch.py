@@ -73,6 +73,7 @@ def recommend_to(
     on_unknown: OnUnknown = "error",
     threads: int | None = None,
     memory: str | int | None = None,
+    exclude_low_rated: bool = True,
 ) -> Written:
     """Write the n best items of many people to Parquet parts in a folder; called again, it goes on where it stopped.
 
@@ -90,7 +91,9 @@ def recommend_to(
     (50, 1, 0)
     """
     path = Path(path)
-    people, rows, question, skipped = model._asked(users, n, histories, exclude_seen, items, exclude, on_unknown)
+    people, rows, question, skipped = model._asked(
+        users, n, histories, exclude_seen, items, exclude, on_unknown, exclude_low_rated
+    )
     pieces = pool.blocks(len(rows), max(1, _ROWS // question.n))
     request = _described(model, people, rows, question, len(pieces))
     done = _opened(path, request)
@@ -129,7 +132,8 @@ def _described(model: Recommender, people: pa.Array, rows: Histories, question: 
     digest = hashlib.sha256()
     learned = [array for array in model._arrays().values() if array.nbytes <= 1 << 26]
     own = (catalogue.order, catalogue.histories.indptr, catalogue.histories.indices)
-    for array in (*own, *learned, rows.indptr, rows.indices, question.candidates):
+    seen = () if rows.seen is None else (rows.seen.indptr, rows.seen.indices)
+    for array in (*own, *learned, rows.indptr, rows.indices, *seen, question.candidates):
         digest.update(np.ascontiguousarray(array).data)
     for ids in (catalogue.items.values, people):
         for buffer in ids.buffers():

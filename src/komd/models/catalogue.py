@@ -6,7 +6,7 @@ together in memory, and so that equal scores go to the more popular item. Ids ap
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -41,6 +41,8 @@ class Catalogue:
         order = np.lexsort((np.arange(len(data.popularity)), -data.popularity)).astype(np.int32)
         inside = _inverse(order)
         rows = _sorted_rows(data.indptr, inside[data.indices], len(order))
+        if data.seen is not None:
+            rows = replace(rows, seen=_sorted_rows(data.seen.indptr, inside[data.seen.indices], len(order)))
         return Catalogue(data.users, data.items, order, rows.known())
 
     @cached_property
@@ -84,7 +86,16 @@ class Catalogue:
         return self.items.take(self.order[numbers])
 
     def translated(self, data: Interactions, on_unknown: OnUnknown) -> tuple[Histories, int]:
-        """The rows of another data set in this catalogue's inside numbers, and how many pairs had unknown items."""
+        """The rows of another data set in this catalogue's inside numbers, and how many pairs had unknown items.
+
+        What was seen comes along, as far as the items are known.
+        """
+        rows, skipped = self._translated(data, on_unknown)
+        if data.seen is not None:
+            rows = replace(rows, seen=self._translated(data.seen, "skip")[0])
+        return rows, skipped
+
+    def _translated(self, data: Interactions, on_unknown: OnUnknown) -> tuple[Histories, int]:
         if data.items is self.items or data.items == self.items:
             found = self.inside
         else:

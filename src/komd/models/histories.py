@@ -16,12 +16,14 @@ class Histories:
     """Compressed rows of item numbers, ascending and distinct within each row: one row a person.
 
     `users` are the rows' numbers in the training data, or None for strangers: only a method that has learned something
-    of each person beyond their history asks for them.
+    of each person beyond their history asks for them. `seen` are the items that each user knows besides, such as those
+    rated low: left out of lists with the history, and of no other use.
     """
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
     users: NDArray[np.int32] | None = None
+    seen: Histories | None = None
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -30,6 +32,10 @@ class Histories:
     def lengths(self) -> NDArray[np.int64]:
         """How many items each person has."""
         return np.diff(self.indptr)
+
+    def row(self, number: int) -> NDArray[np.int32]:
+        """The items of one user."""
+        return self.indices[self.indptr[number] : self.indptr[number + 1]]
 
     @staticmethod
     def of_rows(rows: Sequence[NDArray[np.int32]]) -> Histories:
@@ -44,7 +50,8 @@ class Histories:
         """Rows first..last."""
         indptr = self.indptr[first : last + 1]
         users = None if self.users is None else self.users[first:last]
-        return Histories(indptr - indptr[0], self.indices[indptr[0] : indptr[-1]], users)
+        seen = None if self.seen is None else self.seen.block(first, last)
+        return Histories(indptr - indptr[0], self.indices[indptr[0] : indptr[-1]], users, seen)
 
     def take(self, rows: NDArray[np.int32]) -> Histories:
         """These rows, in this order."""
@@ -53,7 +60,20 @@ class Histories:
         np.cumsum(lengths, out=indptr[1:])
         # Place p of the answer lies p - indptr[row] past the start of its row.
         source = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], lengths)
-        return Histories(indptr, self.indices[source], None if self.users is None else self.users[rows])
+        users = None if self.users is None else self.users[rows]
+        return Histories(indptr, self.indices[source], users, None if self.seen is None else self.seen.take(rows))
+
+    @property
+    def known_items(self) -> Histories:
+        """The items that each user knows: the history and what else was seen."""
+        if self.seen is None:
+            return self
+        parts = (self, self.seen)
+        owners = np.concatenate([np.repeat(np.arange(len(part)), part.lengths) for part in parts])
+        keys = np.unique(owners << 32 | np.concatenate([part.indices for part in parts]))
+        indptr = np.zeros(len(self) + 1, np.int64)
+        np.cumsum(np.bincount(keys >> 32, minlength=len(self)), out=indptr[1:])
+        return Histories(indptr, (keys & 0xFFFFFFFF).astype(np.int32))
 
     def known(self) -> Histories:
         """The same rows, known to be all the people of the training data in their order."""

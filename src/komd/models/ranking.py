@@ -21,9 +21,9 @@ _MOST_USERS = 64
 class Question:
     """What is asked about people: their `n` best of these candidates (ascending numbers), and how targets stand.
 
-    With `targets`, one row of items a person, the area under the curve is measured as well: the share of pairs (target,
-    other item outside the history) in the right order, an equal pair counting `tie`. There the items that nobody chose
-    stand below all others and are equal.
+    With `targets`, one row of items a user, the area under the curve is measured as well: the share of pairs (target,
+    other item that the user does not know) in the right order, an equal pair counting `tie`. There the items that
+    nobody chose stand below all others and are equal.
     """
 
     n: int
@@ -68,9 +68,9 @@ def rank_block(
     from komd._core.ranks import area_under_curve
     from komd._core.topn import push_top, sort_top, veil
 
-    scores = score(histories)
+    scores, known = score(histories), histories.known_items
     if question.exclude_seen:
-        veil(histories.indptr, histories.indices, scores)
+        veil(known.indptr, known.indices, scores)
     people, n = len(histories), min(question.n, len(question.candidates))
     items, values, counts = np.empty((people, n), np.int32), np.empty((people, n)), np.zeros(people, np.int64)
     if n:
@@ -79,7 +79,7 @@ def rank_block(
     areas = None
     if question.targets is not None:
         if not question.exclude_seen:
-            veil(histories.indptr, histories.indices, scores)
+            veil(known.indptr, known.indices, scores)
         tested = question.targets.block(first, first + people)
         areas = np.empty(people)
         area_under_curve(scores, chosen, tested.indptr, tested.indices, question.tie, areas)  # spoils the scores

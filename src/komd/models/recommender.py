@@ -6,6 +6,7 @@ import importlib
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -121,6 +122,7 @@ class Recommender(Parameters, ABC):
         on_unknown: OnUnknown = "error",
         threads: int | None = None,
         memory: str | int | None = None,
+        exclude_low_rated: bool = True,
     ) -> Recommendations:
         """The n best items for known people, for strangers, or for everybody.
 
@@ -143,8 +145,12 @@ class Recommender(Parameters, ABC):
             How many threads to use.
         memory
             The budget where the item-item matrix is streamed, such as "8GB"; 60 % of what is free by default.
+        exclude_low_rated
+            With `exclude_seen`, leave out what a user rated below `min_rating` as well, where the data was read so.
         """
-        people, rows, question, skipped = self._asked(users, n, histories, exclude_seen, items, exclude, on_unknown)
+        people, rows, question, skipped = self._asked(
+            users, n, histories, exclude_seen, items, exclude, on_unknown, exclude_low_rated
+        )
         empty = np.flatnonzero(rows.lengths == 0)
         parts = list(self._ranked(rows, question, threads=threads, memory=memory, label="recommend"))
         return Recommendations(self._table(people, parts), people.take(pa.array(empty)).to_pylist(), skipped)
@@ -284,6 +290,9 @@ class Recommender(Parameters, ABC):
             "history_indptr": catalogue.histories.indptr,
             "history_indices": catalogue.histories.indices,
         }
+        seen = catalogue.histories.seen
+        if seen is not None:
+            arrays |= {"seen_indptr": seen.indptr, "seen_indices": seen.indices}
         ids = {"users": catalogue.users.values, "items": catalogue.items.values}
         store.save(Path(path), model=self.text, arrays=arrays | self._arrays(), ids=ids)
 
@@ -291,7 +300,10 @@ class Recommender(Parameters, ABC):
 
     def _loaded(self, arrays: Arrays, ids: dict[str, pa.Array]) -> Self:
         _matching(arrays, ids)
-        histories = Histories(arrays["history_indptr"], arrays["history_indices"])  # type: ignore[arg-type]
+        seen = None
+        if "seen_indptr" in arrays:
+            seen = Histories(arrays["seen_indptr"], arrays["seen_indices"])  # type: ignore[arg-type]
+        histories = Histories(arrays["history_indptr"], arrays["history_indices"], seen=seen)  # type: ignore[arg-type]
         users, items = Ids(ids["users"], noun="user"), Ids(ids["items"], noun="item")
         self._restore(arrays)
         self._catalogue = Catalogue(users, items, arrays["order"], histories.known())  # type: ignore[arg-type]
@@ -351,12 +363,15 @@ class Recommender(Parameters, ABC):
         items: Iterable[Any] | None,
         exclude: Iterable[Any] | None,
         on_unknown: OnUnknown,
+        exclude_low_rated: bool = True,
     ) -> tuple[pa.Array, Histories, Question, int]:
         """Who asks, with what history, what for; and how many unknown ids were skipped."""
         one_of("on_unknown", on_unknown, ("error", "skip"))
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
             raise InputError(f"n must be a whole number of at least 1, got {n!r}")
         people, rows, skipped = self._people(users, histories, on_unknown)
+        if not exclude_low_rated:
+            rows = replace(rows, seen=None)
         candidates, passed = self._candidates(items, exclude, on_unknown)
         _warn_of_fallback(int(np.count_nonzero(rows.lengths == 0)), len(rows))
         return people, rows, Question(int(n), candidates, exclude_seen), skipped + passed
@@ -451,12 +466,14 @@ def _warn_of_fallback(empty: int, users: int) -> None:
 def _matching(arrays: Arrays, ids: dict[str, pa.Array]) -> None:
     """Refuse arrays that do not belong together: compiled code trusts its indices."""
     n, m = len(ids["users"]), len(ids["items"])
-    indptr, indices, order = arrays["history_indptr"], arrays["history_indices"], arrays["order"]
+    order = arrays["order"]
+    rows = [name for name in ("history", "seen") if f"{name}_indptr" in arrays or f"{name}_indices" in arrays]
     fits = (
         order.shape == (m,)
         and order.dtype == np.int32
         and (order.size == 0 or bool(order.min() >= 0 and order.max() < m))
-        and well_formed(indptr, indices, n, m)
+        and all({f"{name}_indptr", f"{name}_indices"} <= arrays.keys() for name in rows)
+        and all(well_formed(arrays[f"{name}_indptr"], arrays[f"{name}_indices"], n, m) for name in rows)
     )
     if not fits:
         raise ModelFileError("the saved arrays do not belong together; save the model again")

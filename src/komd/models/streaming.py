@@ -112,7 +112,7 @@ class _Group:
         first: int,
         threads: int | None,
     ) -> None:
-        self._model, self._matrix, self._people = model, matrix, people
+        self._model, self._matrix, self._people, self._known = model, matrix, people, people.known_items
         self._question, self._threads = question, threads
         targets = question.targets
         self._targets = targets.block(first, first + len(people)) if targets is not None else None
@@ -174,7 +174,7 @@ class _Group:
             owner, chosen = np.repeat(np.arange(size), targets.lengths), self._model.catalogue.chosen
             tested = np.where(targets.indices < chosen, self.target_scores, LOWEST)
             self._tested = tested[np.lexsort((tested, owner))]
-        seen, met = people.indptr[:-1].copy(), (targets or people).indptr[:-1].copy()
+        seen, met = self._known.indptr[:-1].copy(), (targets or people).indptr[:-1].copy()
         pieces = pool.blocks(size, _TOGETHER)
         for strip in self._matrix.strips(np.unique(people.indices), room=room, threads=self._threads):
             work = partial(self._use, strip, found, seen, met)
@@ -185,7 +185,7 @@ class _Group:
             sort_top(found.items, found.scores, found.counts)
         if targets is None or found.areas is None:
             return replace(found, areas=None)
-        others = self._matrix.items - people.lengths - targets.lengths
+        others = self._matrix.items - self._known.lengths - targets.lengths
         with np.errstate(invalid="ignore", divide="ignore"):
             return replace(found, areas=found.areas / (targets.lengths * others))
 
@@ -194,7 +194,7 @@ class _Group:
     ) -> None:
         """Add a strip to what was found for a block of people; `areas` collects the pairs in the right order.
 
-        `seen` and `met` say how far each person's history and targets have been used.
+        `seen` and `met` say how far the items each user knows, and their targets, have been used.
         """
         from komd._core.fused import use_strip
 
@@ -218,6 +218,8 @@ class _Group:
             self._weights,
             self._offsets[a:b],
             taken,
+            self._known.indptr[a : b + 1],
+            self._known.indices,
             question.exclude_seen,
             seen[a:b],
             question.candidates[low:high],

@@ -116,9 +116,10 @@ def add_routes(app: FastAPI, service: Service, benches: Benches, metrics: Metric
         n: Annotated[int, Query(ge=1, le=LIMITS.explained, description="Length of the list.")] = 10,
         exclude_seen: bool = True,
         explain: bool = False,
+        exclude_low_rated: bool = True,
     ) -> Response:
         """The best items for a user id: the short form of /v1/recommend."""
-        ask = Ask(user_id=user_id, n=n, exclude_seen=exclude_seen, explain=explain)
+        ask = Ask(user_id=user_id, n=n, exclude_seen=exclude_seen, explain=explain, exclude_low_rated=exclude_low_rated)
         return await answer(desk, lambda: service.recommend(ask))
 
     # ---- people -----------------------------------------------------------------------------------------------

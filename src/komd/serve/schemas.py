@@ -83,6 +83,9 @@ class Ask(_Asked):
     )
     n: int = Field(default=10, ge=1, le=LIMITS.n, description="Length of the list.")
     exclude_seen: bool = Field(default=True, description="Leave out what is in the history.")
+    exclude_low_rated: bool = Field(
+        default=True, description="With exclude_seen, leave out what the user rated too low to be in the history."
+    )
     items: list[Identifier] | None = Field(default=None, max_length=LIMITS.listed, description="Only these items.")
     exclude: list[Identifier] | None = Field(default=None, max_length=LIMITS.listed, description="None of these items.")
     max_popularity: int | None = Field(
@@ -235,6 +238,7 @@ class Person(_Answer):
 
     user_id: str
     items: list[Entry]
+    low_rated: list[str] = Field(description="Items rated too low to be in the history, which the model knows of.")
 
 
 class People(_Answer):

@@ -37,13 +37,16 @@ from komd.serve.shelf import Ranked, Shelf
 __all__ = ["Service"]
 
 
+_NOTHING = np.zeros(0, np.int32)
+
+
 @dataclass(frozen=True)
 class _Asked:
     """One person's question in inside numbers."""
 
     row: NDArray[np.int32]
     unknown: list[str]
-    ask: Ask
+    seen: NDArray[np.int32]  # what they know besides
 
 
 class Service:
@@ -74,6 +77,7 @@ class Service:
             deny, deny_unknown = self._listed(shelf, ask.denied)
             lists = shelf.recommend(
                 [asked[place].row for place in places],
+                seen=[asked[place].seen for place in places],
                 n=ask.n,
                 exclude_seen=ask.exclude_seen,
                 allow=allow,
@@ -88,11 +92,12 @@ class Service:
 
     def _asked(self, shelf: Shelf, ask: Ask) -> _Asked:
         if ask.user is not None:
-            row, unknown, _ = self._history(shelf, ask.user)
-            return _Asked(row, unknown, ask)
+            row, unknown, stored = self._history(shelf, ask.user)
+            forgotten = stored.forgotten or not ask.exclude_low_rated
+            return _Asked(row, unknown, _NOTHING if forgotten else shelf.seen(ask.user))
         texts = ask.chosen
         numbers = shelf.item_numbers(texts)
-        return _Asked(numbers[numbers >= 0], [t for t, k in zip(texts, numbers, strict=True) if k < 0], ask)
+        return _Asked(numbers[numbers >= 0], [t for t, k in zip(texts, numbers, strict=True) if k < 0], _NOTHING)
 
     def _history(self, shelf: Shelf, user: str) -> tuple[NDArray[np.int32], list[str], Stored]:
         """The one history of a person: what the model holds, unless forgotten, and what came since."""
@@ -124,13 +129,15 @@ class Service:
         """Somebody's whole history; None when nothing is known of them."""
         shelf = self.live.current
         row, unknown, stored = self._history(shelf, user)
-        if not len(row) and not unknown:
+        low = _NOTHING if stored.forgotten else shelf.seen(user)
+        if not len(row) and not unknown and not len(low):
             return None
         when = dict(stored.events)
         texts = shelf.item_texts(row)
         known = [_entry(shelf, int(k), text, when.get(text)) for k, text in zip(row, texts, strict=True)]
         strange = [_stranger(text, when[text]) for text in unknown]
-        return Person(user_id=user, items=sorted(known + strange, key=lambda entry: entry.at or 0))
+        entries = sorted(known + strange, key=lambda entry: entry.at or 0)
+        return Person(user_id=user, items=entries, low_rated=shelf.item_texts(low))
 
     def people(self, prefix: str, n: int) -> list[str]:
         """Up to n ids of people that begin so: those of the model and those of the store, without the forgotten."""

@@ -6,7 +6,7 @@ Everybody is served by their history alone, in the way the library serves strang
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -131,10 +131,13 @@ class Shelf:
     def learned(self, user: str) -> NDArray[np.int32] | None:
         """The history of a person the model was fitted on; None for somebody else."""
         row = int(numbers_of(self.catalogue.users, [user])[0])
-        if row < 0:
-            return None
-        histories = self.catalogue.histories
-        return histories.indices[histories.indptr[row] : histories.indptr[row + 1]]
+        return None if row < 0 else self.catalogue.histories.row(row)
+
+    def seen(self, user: str) -> NDArray[np.int32]:
+        """What a user the model was fitted on knows besides the history; nothing for others."""
+        seen = self.catalogue.histories.seen
+        row = -1 if seen is None else int(numbers_of(self.catalogue.users, [user])[0])
+        return np.zeros(0, np.int32) if seen is None or row < 0 else seen.row(row)
 
     # ---- answers ----------------------------------------------------------------------------------------------
 
@@ -143,14 +146,20 @@ class Shelf:
         rows: list[NDArray[np.int32]],
         *,
         n: int,
+        seen: list[NDArray[np.int32]] | None = None,
         exclude_seen: bool = True,
         allow: NDArray[np.int32] | None = None,
         deny: NDArray[np.int32] | None = None,
         max_popularity: int | None = None,
         reasons: int | None = None,
     ) -> list[Ranked]:
-        """The lists of people with these histories; with the largest `reasons` contributions when given."""
+        """The lists of users with these histories; with the largest `reasons` contributions when given.
+
+        `seen` is what each of them knows besides.
+        """
         histories = Histories.of_rows(rows)
+        if seen is not None and any(map(len, seen)):
+            histories = replace(histories, seen=Histories.of_rows(seen))
         candidates = self._candidates(allow, deny, max_popularity)
         lists: list[Ranked] = []
         for block in self.model._ranked(histories, Question(n, candidates, exclude_seen), threads=1):

@@ -34,7 +34,8 @@ class KomdRecommender(Columns, Estimator[Any], DefaultParamsReadable, DefaultPar
         The model, or its text: `CFKOMD`, `ECFOMD`, `MSDW` or `RP3Beta`, with any of their parameters.
     userCol, itemCol
         Columns of ids, of any type that komd takes (whole numbers, text, dates, bytes). Other columns are not read, a
-        pair that comes twice counts once.
+        pair that comes twice counts once. Ratings are not read: leave out low-rated rows before. To keep such pairs
+        out of the lists as well, fit on one machine (`komd.read(..., min_rating=...)`) and load the model here.
     predictionCol
         What `transform` of the fitted model calls the scores.
     sharedFolder

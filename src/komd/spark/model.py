@@ -86,14 +86,16 @@ class KomdRecommenderModel(Columns, Model):
         excludeSeen: bool = True,
         items: Iterable[Any] | None = None,
         exclude: Iterable[Any] | None = None,
+        excludeLowRated: bool = True,
     ) -> DataFrame:
         """The n best items of everybody who was fitted.
 
         `format` "nested" gives a row a user: the user, and `recommendations`, an array of (item, rating), as Spark's
-        ALS does; "long" a row an item: `user_id, item_id, score, rank`.
+        ALS does; "long" a row an item: `user_id, item_id, score, rank`. With `excludeSeen`, `excludeLowRated` leaves
+        out what users rated below `min_rating` as well, where the model's data was read so.
         """
         everybody = self._session.range(len(self.komd.catalogue.users)).toDF("number")
-        return self._lists(everybody, "known_people", n, format, excludeSeen, items, exclude)
+        return self._lists(everybody, "known_people", n, format, excludeSeen, items, exclude, low=excludeLowRated)
 
     def recommendForUserSubset(
         self,
@@ -104,6 +106,7 @@ class KomdRecommenderModel(Columns, Model):
         excludeSeen: bool = True,
         items: Iterable[Any] | None = None,
         exclude: Iterable[Any] | None = None,
+        excludeLowRated: bool = True,
     ) -> DataFrame:
         """The same for the users of a frame. Those the model does not know are counted in an UnknownIdsWarning."""
         asked = chosen(dataset, user=self._user).distinct().toArrow().column(0)
@@ -111,7 +114,7 @@ class KomdRecommenderModel(Columns, Model):
         self._warn("users", asked, found)
         numbers = pa.table({"number": np.sort(found[found >= 0]).astype(np.int64)})
         people = self._session.createDataFrame(numbers, "number long")
-        return self._lists(people, "known_people", n, format, excludeSeen, items, exclude)
+        return self._lists(people, "known_people", n, format, excludeSeen, items, exclude, low=excludeLowRated)
 
     def recommendForHistories(
         self,
@@ -172,6 +175,7 @@ class KomdRecommenderModel(Columns, Model):
         items: Iterable[Any] | None,
         exclude: Iterable[Any] | None,
         user: T.DataType | None = None,
+        low: bool = True,
     ) -> DataFrame:
         from komd.spark.work import Asked
 
@@ -184,7 +188,7 @@ class KomdRecommenderModel(Columns, Model):
             candidates = self.komd._candidates(items, exclude, "error")[0]
         schema = self._schema(format == "nested", user or self._types[0])
         asked = Asked(
-            self._folder, n, exclude_seen, candidates, format == "nested", self._memory, to_arrow_schema(schema)
+            self._folder, n, exclude_seen, candidates, format == "nested", self._memory, to_arrow_schema(schema), low
         )
 
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

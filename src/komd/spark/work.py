@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -38,6 +38,7 @@ class Asked:
     nested: bool
     memory: str | int | None
     schema: pa.Schema
+    exclude_low_rated: bool = True
 
     def question(self, model: Recommender) -> Question:
         """The question as the ranking takes it."""
@@ -59,7 +60,10 @@ def known_people(asked: Asked, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     numbers = np.concatenate(
         [np.zeros(0, np.int32), *(batch.column(0).to_numpy().astype(np.int32) for batch in batches)]
     )
-    yield from _lists(model, asked, model.catalogue.users.take(numbers), model.catalogue.histories.take(numbers))
+    rows = model.catalogue.histories.take(numbers)
+    if not asked.exclude_low_rated:
+        rows = replace(rows, seen=None)
+    yield from _lists(model, asked, model.catalogue.users.take(numbers), rows)
 
 
 def strangers(asked: Asked, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
