@@ -3,13 +3,18 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.komd-installed
 
-.PHONY: demo test check bench bench-msd bench-scale bench-filter bench-spark experiments screenshots format clean
+.PHONY: demo test test-portable check bench bench-msd bench-scale bench-filter bench-spark experiments screenshots format clean
 
 demo: $(STAMP)  ## generate a catalogue, fit, compare, recommend, explain
 	$(BIN)/komd demo
 
 test: $(STAMP)  ## all tests; those on real data run when KOMD_DATA (or ../shared/data) is there
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
+
+# The oldest instructions that BLAS and Numba know: what holds here and on this processor holds on those in between.
+test-portable: $(STAMP)  ## the numerical tests again, as on another processor
+	OPENBLAS_CORETYPE=Prescott OPENBLAS_NUM_THREADS=1 NUMBA_CPU_NAME=generic \
+	  $(BIN)/python -m pytest -n 2 --dist loadgroup tests/core tests/kernels tests/models tests/contracts
 
 check: $(STAMP)  ## format, lint, types, doctests, direction of imports
 	$(BIN)/ruff format --check .

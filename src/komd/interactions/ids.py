@@ -1,8 +1,8 @@
 """The outside ids of users or items, numbered in sorted order.
 
 Inside komd everything is a number 0 .. n - 1; `Ids` turns numbers into ids and back. Because the
-numbering follows the sorted order of the ids, nothing depends on the order of rows in a file, and a tie
-between two items goes to the smaller id.
+numbering follows the sorted order of the ids, nothing depends on the order of rows in a file. (A tie between
+two items goes to the more popular one, and between equally popular ones to the smaller id.)
 """
 
 from __future__ import annotations
