@@ -1,37 +1,200 @@
-"""Files and folders that must not outlive an interrupted run."""
+"""Files that are there whole or not at all: atomic replace, checksums, and a lock for one writer at a time.
+
+A file is written under a temporary name beside its place, flushed to the disk, and renamed over its place in one step.
+Temporary names are unique among threads, processes and machines, so that writers never share one.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import shutil
-from collections.abc import Iterator
+import errno
+import hashlib
+import os
+import re
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
-__all__ = ["discard_unfinished", "unfinished"]
+__all__ = [
+    "Busy",
+    "checksum",
+    "is_temporary",
+    "locked",
+    "replace",
+    "sweep",
+    "sync",
+    "write",
+    "write_aside",
+    "write_text",
+]
 
-_unfinished: set[Path] = set()
+_TEMPORARY = re.compile(r"\..+\.(\d+)-[0-9a-f]{8}\.tmp")
+_HELD = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES)  # what a lock that somebody else holds is refused with
+_POLL = 0.02  # seconds between two tries of a lock or, on Windows, of a rename
+
+Fill = Callable[[IO[bytes]], object]
+
+
+class Busy(Exception):
+    """Somebody else holds the lock."""
+
+
+def write(path: Path, fill: Fill) -> None:
+    """Write a file: whatever fails, `path` holds all of the new content or is as it was."""
+    replace(write_aside(path, fill), path)
+    sync(path.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    """`write`, of a text in UTF-8."""
+    write(path, lambda file: file.write(text.encode()))
+
+
+def write_aside(path: Path, fill: Fill) -> Path:
+    """Write a file under a temporary name beside `path`, flushed to the disk; returns that name. For `replace`."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        with aside.open("wb") as file:
+            fill(file)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        _remove(aside)
+        raise
+    return aside
+
+
+def replace(aside: Path, path: Path) -> None:
+    """Put a file that was written aside in its place, in one step; on failure it is removed."""
+    patience = time.monotonic() + (2.0 if sys.platform == "win32" else 0.0)
+    try:
+        while True:
+            try:
+                aside.replace(path)
+                return
+            except PermissionError:  # Windows refuses while somebody reads the old file
+                if time.monotonic() >= patience:
+                    raise
+                time.sleep(_POLL)
+    except BaseException:
+        _remove(aside)
+        raise
+
+
+def sync(folder: Path) -> None:
+    """Flush the names in a folder to the disk, where the system can do that."""
+    with contextlib.suppress(OSError):
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+
+def checksum(file: Path | IO[bytes]) -> str:
+    """The SHA-256 of a file, of an open one from where it stands, in hexadecimal digits."""
+    if isinstance(file, Path):
+        with file.open("rb") as source:
+            return checksum(source)
+    return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file of this name is one that `write` left when its process was killed, or is still writing."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+def sweep(folder: Path) -> None:
+    """Remove the temporary files of processes that no longer run on this machine."""
+    for path in folder.iterdir():
+        half = _TEMPORARY.fullmatch(path.name)
+        if half:
+            import psutil
+
+            if not psutil.pid_exists(int(half.group(1))):
+                _remove(path)
 
 
 @contextlib.contextmanager
-def unfinished(path: Path) -> Iterator[Path]:
-    """A file or folder that is removed in the end, unless it was renamed; also if the process has to leave abruptly."""
-    _unfinished.add(path)
+def locked(path: Path, *, wait: float = 0.0) -> Iterator[bool]:
+    """Hold the lock file `path`, alone among threads and processes, and machines where the file system passes locks on.
+
+    Its folder is created if need be. The operating system frees the lock of a process that ends, however it ends; the
+    file is removed after use. Yields whether the lock is held: where the file system has no locks it is not, and others
+    may be inside too. Raises Busy when somebody else has held it for `wait` seconds.
+    """
+    held = _acquire(path, time.monotonic() + wait)
     try:
-        yield path
+        yield held is not None
     finally:
+        # Removed while it is held: whoever waits for this file sees that it is gone, and opens the next.
         _remove(path)
-        _unfinished.discard(path)
+        if held is not None:
+            _unlock(held)
+            os.close(held)
 
 
-def discard_unfinished() -> None:
-    """Remove all of them now: for a process that ends without unwinding."""
-    for path in list(_unfinished):
-        _remove(path)
+def _acquire(path: Path, until: float) -> int | None:
+    """The open lock file; None where there are no locks."""
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            opened = _open(path)
+        except FileNotFoundError:  # the folder was removed by a save that failed
+            continue
+        mine = False
+        try:
+            _lock(opened)
+            mine = _same(opened, path)
+        except OSError as error:
+            if error.errno not in _HELD:
+                return None
+            if time.monotonic() >= until:
+                raise Busy(f"{path} is held by somebody else") from None
+            time.sleep(_POLL)
+        finally:
+            if not mine:
+                os.close(opened)
+        if mine:
+            return opened
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except PermissionError:  # another user's: to lock it, it need not be written
+        return os.open(path, os.O_RDONLY)
+
+
+def _same(opened: int, path: Path) -> bool:
+    """Whether an open file is still the one under this name."""
+    try:
+        return os.path.samestat(os.fstat(opened), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(opened: int) -> None:
+        msvcrt.locking(opened, msvcrt.LK_NBLCK, 1)
+
+    def _unlock(opened: int) -> None:
+        msvcrt.locking(opened, msvcrt.LK_UNLCK, 1)
+else:
+    import fcntl
+
+    def _lock(opened: int) -> None:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _unlock(opened: int) -> None:
+        fcntl.flock(opened, fcntl.LOCK_UN)
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)

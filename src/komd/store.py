@@ -1,159 +1,224 @@
 """A model on disk: a folder of memory-mapped arrays and one manifest.
 
     plays.komd/
-      manifest.json              format, komd version, model text, and name, type, shape, bytes, SHA-256 of every file
+      manifest.json              format, komd version, model text, and name, type, shape, bytes, SHA-256 of every file;
+                                 last a SHA-256 of all that
       matrix-3f2a...c1.npy       arrays, one file each, named by their checksum
       users-77b0...9e.arrow      ids
 
 The manifest is the model: a file it does not name is not part of it. A save writes new files beside the old ones,
-flushes them, and only then swaps the manifest in one step; the old files go last. So at every moment, whatever fails,
-the folder holds one whole model. Nothing is pickled, and nothing in a folder is executed.
+flushes them, and only then replaces the manifest in one step; the old files go last. So at every moment, whatever
+fails, the folder holds one whole model. Saves into one folder take turns by a lock; a load takes none, writes nothing,
+and gets the old or the new model (docs/decisions/0004). Nothing is pickled, and nothing in a folder is executed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
+import mmap
 import os
 import re
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from komd import files
 from komd.errors import InputError, ModelFileError
 
-__all__ = ["FORMAT", "MANIFEST", "files", "identity", "load", "replaceable", "save"]
+__all__ = ["FORMAT", "MANIFEST", "load", "manifest_text", "named_files", "replaceable", "save"]
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "manifest.json"
-_OURS = re.compile(r"[A-Za-z_]+-[0-9a-f]{16}\.(npy|arrow)|\.([A-Za-z_]+|manifest\.json)\.[0-9]+")
+_LOCK = ".lock"
+_WAIT = 600.0  # seconds that a save waits for its turn
+_FILE = re.compile(r"[A-Za-z_]+-[0-9a-f]{16}\.(npy|arrow)")
+_OLD_TEMPORARY = re.compile(r"\.([A-Za-z_]+|manifest\.json)\.[0-9]+")  # as format 1 was written
+_KEYS = {"format", "komd", "model", "files"}  # of a manifest of format 1; later ones have a checksum too
 
 Arrays = dict[str, NDArray[np.generic]]
 
 
 def save(path: Path, *, model: str, arrays: Arrays, ids: dict[str, pa.Array]) -> None:
     """Write a model to the folder `path`, replacing the model there, if any, only when all is written."""
-    old = replaceable(path)
-    made: list[Path] = []
-    fresh = not path.exists()
+    replaceable(path)  # before waiting for anybody
+    fresh, old = not path.exists(), False
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        entries = {}
-        for name, array in arrays.items():
-            entries[name] = _write(path, name, ".npy", array, made)
-        for name, values in ids.items():
-            entries[name] = _write(path, name, ".arrow", values, made)
-        manifest = {"format": FORMAT, "komd": metadata.version("komd"), "model": model, "files": entries}
-        temporary = path / f".{MANIFEST}.{os.getpid()}"
-        made.append(temporary)
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(manifest, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path / MANIFEST)
+        with files.locked(path / _LOCK, wait=_WAIT) as alone:
+            try:
+                old = _complete(path, replaceable(path))
+                entries = {name: _write(path, name, ".npy", array) for name, array in arrays.items()}
+                entries |= {name: _write(path, name, ".arrow", values) for name, values in ids.items()}
+                files.sync(path)
+                manifest = {"format": FORMAT, "komd": metadata.version("komd"), "model": model, "files": entries}
+                files.write_text(path / MANIFEST, json.dumps(manifest | {"sha256": _seal(manifest)}, indent=1))
+            finally:
+                if alone:  # else another save may be about to name what no manifest names yet
+                    _clear(path)
     except BaseException as error:
-        kept = {entry["file"] for entry in old.values()}
-        for part in made:
-            if part.name not in kept:
-                with contextlib.suppress(OSError):
-                    part.unlink(missing_ok=True)
         if fresh:
             with contextlib.suppress(OSError):
                 path.rmdir()
+        if isinstance(error, files.Busy):
+            raise ModelFileError(
+                f"could not save the model to {path}: another save there has not ended for {_WAIT / 60:.0f} minutes; "
+                "try again later, or save to another folder"
+            ) from None
         if isinstance(error, OSError):
             reason = error.strerror or str(error)
             left = "; the model that was there is whole" if old else ""
             raise ModelFileError(f"could not save the model to {path}: {reason}{left}") from error
         raise
-    kept = {entry["file"] for entry in entries.values()}
-    for remains in path.iterdir():  # the old model's files, and what an interrupted save may have left
-        if _OURS.fullmatch(remains.name) and remains.name not in kept:
-            with contextlib.suppress(OSError):
-                remains.unlink(missing_ok=True)
 
 
-def load(path: Path, *, verify: bool = True) -> tuple[str, Arrays, dict[str, pa.Array]]:
-    """The model text, arrays and ids of a saved model. `verify` reads every byte once to check it."""
-    manifest = _manifest(path)
-    arrays: Arrays = {}
-    ids: dict[str, pa.Array] = {}
-    for name, entry in manifest["files"].items():
-        file = path / entry["file"]
-        if not file.is_file():
-            raise ModelFileError(f"{path} is not whole: {entry['file']} is missing; save the model again")
-        if file.stat().st_size != entry["bytes"]:
-            raise ModelFileError(
-                f"{path} is not whole: {entry['file']} has {file.stat().st_size:,} bytes, not {entry['bytes']:,}; "
-                "save the model again"
-            )
-        if verify and _checksum(file) != entry["sha256"]:
-            raise ModelFileError(f"{path} was altered: {entry['file']} is not what was saved; save the model again")
+def load(path: Path, *, verify: bool = True, manifest: str | None = None) -> tuple[str, Arrays, dict[str, pa.Array]]:
+    """The model text, arrays and ids of a saved model. `verify` reads every byte once to check it.
+
+    Without it the checksums of floating-point arrays are not checked; those of everything that compiled code takes
+    for a place in memory always are. With a `manifest` (its text) the model must be that very one.
+    """
+    text = manifest_text(path) if manifest is None else manifest
+    while True:
+        about = _parsed(path, text)
         try:
-            if file.suffix == ".arrow":
-                with pa.memory_map(str(file)) as source:
-                    ids[name] = pa.ipc.open_file(source).read_all().column(0).combine_chunks()
-            else:
-                arrays[name] = _mapped(file)
-        except (ValueError, OSError, pa.ArrowException) as error:
-            raise ModelFileError(f"{path}: {entry['file']} cannot be read ({error})") from error
-        found = _kind(arrays[name] if name in arrays else ids[name])
-        if found != {key: entry.get(key) for key in found}:
-            raise ModelFileError(
-                f"{path} was altered: {entry['file']} is no {name} of this model; save the model again"
-            )
-    return str(manifest["model"]), arrays, ids
+            return str(about["model"]), *_read(path, about["files"], verify)
+        except _Gone as error:
+            # A save may have replaced the model after its manifest was read: then the new one is there.
+            again = manifest_text(path) if manifest is None else text
+            if again == text:
+                raise ModelFileError(f"{path} is not whole: {error} is missing; save the model again") from None
+            text = again
 
 
-def files(manifest: str) -> list[str]:
-    """The names of the files that the text of a manifest names."""
-    return [entry["file"] for entry in json.loads(manifest)["files"].values()]
-
-
-def identity(manifest: str) -> str:
-    """A name for the model of a manifest: another for every other content."""
-    return f"komd-{hashlib.sha256(manifest.encode()).hexdigest()[:16]}"
-
-
-def _mapped(file: Path) -> NDArray[np.generic]:
-    # Copy-on-write: pages are shared between processes, and compiled code sees an ordinary writable array.
-    array = np.load(file, mmap_mode="c", allow_pickle=False) if file.stat().st_size > 4096 else np.load(file)
-    return np.asarray(array)
-
-
-def _manifest(path: Path) -> dict[str, Any]:
+def manifest_text(path: Path) -> str:
+    """The manifest of a saved model, word for word."""
     file = path / MANIFEST
     if not path.exists():
         raise ModelFileError(f"no model at {path}")
     if not file.is_file():
         raise ModelFileError(f"{path} holds no komd model: it has no {MANIFEST}")
     try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
-        found = int(manifest["format"])
-    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        return file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ModelFileError(f"{file} cannot be read ({error}); save the model again") from error
+
+
+def named_files(manifest: str) -> list[str]:
+    """The names of the files that the text of a manifest names."""
+    return [entry["file"] for entry in json.loads(manifest)["files"].values()]
+
+
+class _Gone(Exception):
+    """A file that a manifest names is not there."""
+
+
+def _read(path: Path, entries: dict[str, Any], verify: bool) -> tuple[Arrays, dict[str, pa.Array]]:
+    arrays: Arrays = {}
+    ids: dict[str, pa.Array] = {}
+    with contextlib.ExitStack() as stack:
+        # All are opened before any is read: an open file stays readable when a save removes it.
+        opened = {name: stack.enter_context(_open(path, entry["file"])) for name, entry in entries.items()}
+        for name, file in opened.items():
+            entry = entries[name]
+            size = os.fstat(file.fileno()).st_size
+            if size != entry["bytes"]:
+                raise ModelFileError(
+                    f"{path} is not whole: {entry['file']} has {size:,} bytes, not {entry['bytes']:,}; "
+                    "save the model again"
+                )
+            is_array = entry["file"].endswith(".npy")
+            checked = verify or not is_array or not str(entry.get("dtype")).startswith("float")
+            if checked and files.checksum(file) != entry["sha256"]:
+                raise ModelFileError(f"{path} was altered: {entry['file']} is not what was saved; save the model again")
+            file.seek(0)
+            found: Any
+            try:
+                found = _mapped(file, size) if is_array else _column(file)
+            except Exception as error:  # whatever numpy and Arrow find wrong with it
+                raise ModelFileError(f"{path}: {entry['file']} cannot be read ({error})") from error
+            kind = _kind(found)
+            if kind != {key: entry.get(key) for key in kind}:
+                raise ModelFileError(
+                    f"{path} was altered: {entry['file']} is no {name} of this model; save the model again"
+                )
+            (arrays if is_array else ids)[name] = found
+    return arrays, ids
+
+
+def _open(path: Path, name: str) -> IO[bytes]:
+    try:
+        return (path / name).open("rb")
+    except OSError as error:
+        if error.errno in (errno.ENOENT, getattr(errno, "ESTALE", None)):  # stale: removed by another machine
+            raise _Gone(name) from error
+        raise ModelFileError(f"{path}: {name} cannot be read ({error.strerror})") from error
+
+
+def _mapped(file: IO[bytes], size: int) -> NDArray[np.generic]:
+    """The array of an open file."""
+    version = np.lib.format.read_magic(file)
+    header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    shape, by_column, dtype = header[version](file)
+    start = file.tell()
+    if dtype.hasobject or by_column or start + dtype.itemsize * int(np.prod(shape, dtype=object)) != size:
+        raise ValueError("it is no array of numbers, row by row")
+    if size <= 4096:
+        file.seek(0)
+        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+    # Copy-on-write: pages are shared between processes, and compiled code sees an ordinary writable array.
+    return np.asarray(np.memmap(file, dtype, mode="c", offset=start, shape=shape))
+
+
+def _column(file: IO[bytes]) -> pa.Array:
+    """The ids of an open file."""
+    source = pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    return pa.ipc.open_file(source).read_all().column(0).combine_chunks()
+
+
+def _parsed(path: Path, text: str) -> dict[str, Any]:
+    """What a manifest says; refuses one that is not as it was written."""
+    file = path / MANIFEST
+    try:
+        manifest = json.loads(text)
+        found = manifest["format"]
+        if type(found) is not int or found < 1:
+            raise ValueError(f"format {found!r}")
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ModelFileError(f"{file} cannot be read ({error}); save the model again") from error
     if found > FORMAT:
         raise ModelFileError(
             f"{path} was saved by komd {manifest.get('komd', '?')} in format {found}; this komd reads up to format "
             f"{FORMAT}: upgrade komd"
         )
-    files = manifest.get("files")
-    if not isinstance(files, dict) or not files or not isinstance(manifest.get("model"), str):
+    as_written = set(manifest) == (_KEYS if found == 1 else _KEYS | {"sha256"})
+    seal = manifest.pop("sha256", None)
+    if not as_written or (found > 1 and seal != _seal(manifest)):
+        raise ModelFileError(f"{file} was altered: it is not what was saved; save the model again")
+    entries = manifest["files"]
+    if not isinstance(entries, dict) or not entries or not isinstance(manifest["model"], str):
         raise ModelFileError(f"{file} was altered: it names no files or no model")
-    for entry in files.values():
+    for name, entry in entries.items():
         if not (
             isinstance(entry, dict)
             and isinstance(entry.get("file"), str)
-            and _OURS.fullmatch(entry["file"])
+            and _FILE.fullmatch(entry["file"])
             and isinstance(entry.get("bytes"), int)
             and isinstance(entry.get("sha256"), str)
+            and Path(entry["file"]).stem == f"{name}-{entry['sha256'][:16]}"
         ):
             raise ModelFileError(f"{file} was altered: {entry!r} is no file of a model")
     return dict(manifest)
+
+
+def _seal(manifest: dict[str, Any]) -> str:
+    """The checksum of what a manifest says, however it is laid out."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def replaceable(path: Path) -> dict[str, Any]:
@@ -169,43 +234,73 @@ def replaceable(path: Path) -> dict[str, Any]:
         raise ModelFileError(
             f"could not save the model to {path}: no permission to write there; what was there is whole"
         )
-    if not any(path.iterdir()):
-        return {}
     if not (path / MANIFEST).is_file():
-        if all(_OURS.fullmatch(file.name) for file in path.iterdir()):
-            return {}  # only the remains of a save that never came to its end
+        if all(_ours(file.name) for file in path.iterdir()):
+            return {}  # empty, or with the files of a save that is under way or never came to its end
         raise InputError(f"{path} is a folder that holds something other than a model; choose another name")
     try:
-        return dict(_manifest(path)["files"])
+        return dict(_parsed(path, manifest_text(path))["files"])
     except ModelFileError:
         return {}  # a damaged model may be replaced
 
 
-def _write(path: Path, name: str, suffix: str, content: Any, made: list[Path]) -> dict[str, Any]:
+def _ours(name: str) -> bool:
+    """Whether a save gives such names, the manifest's apart."""
+    return bool(name == _LOCK or _FILE.fullmatch(name) or files.is_temporary(name) or _OLD_TEMPORARY.fullmatch(name))
+
+
+def _complete(path: Path, entries: dict[str, Any]) -> bool:
+    """Whether there is a model whose files are all there, in their sizes."""
+    try:
+        return bool(entries) and all((path / e["file"]).stat().st_size == e["bytes"] for e in entries.values())
+    except OSError:
+        return False
+
+
+def _clear(path: Path) -> None:
+    """Remove what no manifest names: the files of the model before, of a save that failed, or of one that was killed.
+
+    Only for the holder of the lock. A manifest that cannot be read may still help somebody to save their model: then
+    temporary files go, and nothing else.
+    """
+    kept: set[str] | None = set()
+    if (path / MANIFEST).exists():
+        try:
+            kept = {entry["file"] for entry in _parsed(path, manifest_text(path))["files"].values()}
+        except ModelFileError:
+            kept = None
+    for file in path.iterdir():
+        named = _FILE.fullmatch(file.name) and (kept is None or file.name in kept)
+        if _ours(file.name) and file.name != _LOCK and not named:
+            with contextlib.suppress(OSError):
+                file.unlink(missing_ok=True)
+
+
+def _write(path: Path, name: str, suffix: str, content: Any) -> dict[str, Any]:
     """Write one file under the name of its checksum, flushed to the disk; returns its entry in the manifest."""
-    temporary = path / f".{name}.{os.getpid()}"
-    made.append(temporary)
-    with temporary.open("wb") as file:
+
+    def fill(file: IO[bytes]) -> None:
         if suffix == ".npy":
-            array = np.ascontiguousarray(content)
-            if array.dtype.hasobject:
-                raise ValueError(f"{name} holds Python objects: only numbers are saved")
-            entry = _kind(array)
-            np.lib.format.write_array_header_2_0(file, np.lib.format.header_data_from_array_1_0(array))
-            if array.size:  # by Python's own write, which names a full disk; numpy's does not
-                file.write(array.data.cast("B"))
+            np.lib.format.write_array_header_2_0(file, np.lib.format.header_data_from_array_1_0(content))
+            if content.size:  # by Python's own write, which names a full disk; numpy's does not
+                file.write(content.data.cast("B"))
         else:
-            entry = _kind(content)
             table = pa.table({name: content})
             with pa.ipc.new_file(file, table.schema) as writer:
                 writer.write_table(table)
-        file.flush()
-        os.fsync(file.fileno())
-    digest = _checksum(temporary)
+
+    if suffix == ".npy":
+        content = np.ascontiguousarray(content)
+        if content.dtype.hasobject:
+            raise ValueError(f"{name} holds Python objects: only numbers are saved")
+    aside = files.write_aside(path / name, fill)
+    digest, size = files.checksum(aside), aside.stat().st_size
     final = path / f"{name}-{digest[:16]}{suffix}"
-    made.append(final)
-    temporary.replace(final)
-    return {"file": final.name, "bytes": final.stat().st_size, "sha256": digest} | entry
+    if final.is_file() and files.checksum(final) == digest:  # perhaps mapped: Windows would refuse to replace it
+        aside.unlink()
+    else:
+        files.replace(aside, final)
+    return {"file": final.name, "bytes": size, "sha256": digest} | _kind(content)
 
 
 def _kind(content: Any) -> dict[str, Any]:
@@ -213,8 +308,3 @@ def _kind(content: Any) -> dict[str, Any]:
     if isinstance(content, np.ndarray):
         return {"dtype": str(content.dtype), "shape": list(content.shape)}
     return {"dtype": str(content.type), "shape": [len(content)]}
-
-
-def _checksum(file: Path) -> str:
-    with file.open("rb") as source:
-        return hashlib.file_digest(source, "sha256").hexdigest()

@@ -15,8 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from komd import files
 from komd.errors import InputError
-from komd.files import unfinished
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -243,6 +243,8 @@ def folder(written: Written, model: str, as_json: bool) -> None:
         return
     before = f" ({written.resumed:,} were there already)" if written.resumed else ""
     say(f"wrote lists of {written.people:,} people to {written.path} in {written.parts:,} parts{before}")
+    if written.redone:
+        note(f"{written.redone:,} parts that were there matched no checksum and were made again")
     if written.skipped:
         note(f"{written.skipped:,} unknown ids skipped")
 
@@ -262,10 +264,7 @@ def write(tables: Iterable[pa.Table], path: Path) -> tuple[int, int]:
             yield each
 
     try:
-        with unfinished(path.with_name(f".{path.name}.{os.getpid()}")) as aside:
-            with aside.open("wb") as file:
-                writers[path.suffix.lower()](counted(), file)
-            aside.replace(path)
+        files.write(path, lambda file: writers[path.suffix.lower()](counted(), file))
     except OSError as error:
         raise InputError(f"could not write {path}: {error.strerror or error}") from error
     return rows, path.stat().st_size
@@ -290,7 +289,7 @@ def _write_parquet(tables: Iterable[pa.Table], file: IO[bytes]) -> None:
 
     tables = iter(tables)
     first = next(tables)
-    with parquet.ParquetWriter(file, first.schema, compression="zstd") as writer:
+    with parquet.ParquetWriter(file, first.schema, compression="zstd", write_page_checksum=True) as writer:
         for rows in itertools.chain([first], tables):
             writer.write_table(rows)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -195,18 +194,14 @@ class Comparison:
         Returns the path of the page. Plots need matplotlib (the extra `plots`); without it the page says so.
         """
         from komd.evaluation.page import page
-        from komd.evaluation.work import write
+        from komd.files import write_text
 
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
         files = {"results.json": self.to_json() + "\n", "results.md": self.to_markdown(), "index.html": page(self)}
         for name, text in files.items():
-            write(path / name, partial(_fill, text.encode()))
+            write_text(path / name, text)
         return path / "index.html"
-
-
-def _fill(content: bytes, file: IO[bytes]) -> None:
-    file.write(content)
 
 
 def _row_dict(row: Row) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,14 +29,13 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from komd.files import unfinished
+from komd.files import sweep, write, write_text
 from komd.interactions.ids import Ids
 from komd.interactions.interactions import Interactions
 
-__all__ = ["FoldResult", "Question", "RowFolder", "fingerprint", "load_data", "row_folder", "store_data", "write"]
+__all__ = ["FoldResult", "Question", "RowFolder", "fingerprint", "load_data", "row_folder", "store_data"]
 
 _ARRAYS = ("indptr", "indices", "times")
-_ASIDE = re.compile(r"\.(\d+)\.aside$")
 
 
 @dataclass(frozen=True)
@@ -96,13 +94,13 @@ class RowFolder:
     def begin(self, task: dict[str, Any]) -> None:
         """Forget the last failure, write down the task."""
         self.path.mkdir(parents=True, exist_ok=True)
-        _sweep(self.path)
+        sweep(self.path)
         self._failure.unlink(missing_ok=True)
-        write(self.task, _json(task))
+        write_text(self.task, _json(task))
 
     def fail(self, reason: str) -> None:
         """Write down why the row failed."""
-        write(self._failure, _json({"reason": reason}))
+        write_text(self._failure, _json({"reason": reason}))
 
     @property
     def reason(self) -> str | None:
@@ -125,7 +123,7 @@ class RowFolder:
             "peak": result.peak,
         }
         write(self._file(fold, "npy"), _array(array))
-        write(self._file(fold, "json"), _json(facts))
+        write_text(self._file(fold, "json"), _json(facts))
 
     def has(self, fold: int) -> bool:
         """Whether a result stands there: cheap, and not a check that it can be read."""
@@ -183,13 +181,13 @@ def store_data(work: Path, data: Interactions, mark: str) -> Path:
     """Write the arrays of the data where children find them, unless they are there; returns their folder."""
     folder = work / f"data-{mark}"
     folder.mkdir(parents=True, exist_ok=True)
-    _sweep(folder)
+    sweep(folder)
     for name in _ARRAYS:
         array = getattr(data, name)
         if array is not None and not (folder / f"{name}.npy").exists():
             write(folder / f"{name}.npy", _array(array))
     if not (folder / "shape.json").exists():
-        write(folder / "shape.json", _json({"users": data.shape[0], "items": data.shape[1]}))
+        write_text(folder / "shape.json", _json({"users": data.shape[0], "items": data.shape[1]}))
     return folder
 
 
@@ -205,33 +203,12 @@ def load_data(folder: Path) -> Interactions:
     return Interactions(users, items, arrays["indptr"], arrays["indices"], arrays.get("times"))
 
 
-def write(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
-    """Write a file aside, flush it to the disk, and rename it: it is there whole, or as it was."""
-    with unfinished(path.with_name(f"{path.name}.{os.getpid()}.aside")) as aside:
-        with aside.open("wb") as file:
-            fill(file)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-
-
 def _array(array: NDArray[np.generic]) -> Callable[[IO[bytes]], object]:
     return lambda file: np.save(file, array, allow_pickle=False)
 
 
-def _json(value: object) -> Callable[[IO[bytes]], object]:
-    return lambda file: file.write(json.dumps(value, indent=1).encode())
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what processes that no longer run left half written."""
-    for path in folder.iterdir():
-        half = _ASIDE.search(path.name)
-        if half:
-            import psutil
-
-            if not psutil.pid_exists(int(half.group(1))):
-                path.unlink(missing_ok=True)
+def _json(value: object) -> str:
+    return json.dumps(value, indent=1)
 
 
 @cache

@@ -59,6 +59,8 @@ class ItemMatrix(ABC):
     storage: str
     truncation: Truncation | None = None
     """Of a filter of low rank."""
+    names: frozenset[str] = frozenset()
+    """Of the arrays to save, a filter's and a prior's apart."""
 
     @property
     @abstractmethod
@@ -128,6 +130,7 @@ class DenseMatrix(ItemMatrix):
     values: NDArray[np.float32]
     truncation: Truncation | None = None
     storage = "dense"
+    names = frozenset({"matrix"})
 
     @property
     def items(self) -> int:
@@ -174,6 +177,7 @@ class SparseMatrix(ItemMatrix):
     indices: NDArray[np.int32]
     values: NDArray[np.float32]
     storage = "sparse"
+    names = frozenset({"matrix_indptr", "matrix_indices", "matrix_values"})
 
     @property
     def items(self) -> int:

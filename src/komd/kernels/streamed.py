@@ -33,6 +33,7 @@ class StreamedMatrix(ItemMatrix):
     """An item-item matrix that is computed again whenever it is read."""
 
     storage = "streamed"
+    names = frozenset({"item_indptr", "item_users"})
 
     def __init__(
         self,

@@ -4,8 +4,11 @@
       request.json           what was asked, of which model, in how many parts
       part-00000.parquet     the lists of the first people: user_id, item_id, score, rank
       part-00001.parquet     ...
+      SHA256SUMS             checksums of the parts that are done, as sha256sum reads and writes them
 
-Every part holds the same people whenever and however often the run is stopped, and is put in place whole.
+Every part holds the same people whenever and however often the run is stopped, and is put in place whole. A part counts
+as done when it matches its checksum; one that was truncated or damaged since is made again. One run at a time writes to
+a folder, by a lock.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from komd import files
 from komd import threads as pool
 from komd.errors import InputError
 from komd.models.catalogue import OnUnknown
@@ -33,7 +36,10 @@ from komd.models.recommender import Recommender
 __all__ = ["Written", "recommend_to"]
 
 _REQUEST = "request.json"
-_OURS = re.compile(r"part-\d{5,}\.parquet|request\.json|\.(part-\d{5,}\.parquet|request\.json)\.\d+")
+_SUMS = "SHA256SUMS"
+_LOCK = ".lock"
+_OURS = re.compile(r"part-\d{5,}\.parquet|request\.json|SHA256SUMS|\.lock|\.(part-\d{5,}\.parquet|request\.json)\.\d+")
+_SUM = re.compile(r"([0-9a-f]{64})  (part-\d{5,}\.parquet)")
 _ROWS = 2_000_000  # of a part, about
 
 
@@ -51,6 +57,8 @@ class Written:
         How many parts were there already.
     skipped
         Unknown ids passed over.
+    redone
+        How many parts were there, but did not match their checksums, and were made again.
     """
 
     path: Path
@@ -58,6 +66,7 @@ class Written:
     parts: int
     resumed: int
     skipped: int
+    redone: int = 0
 
 
 def recommend_to(
@@ -78,8 +87,9 @@ def recommend_to(
     """Write the n best items of many people to Parquet parts in a folder; called again, it goes on where it stopped.
 
     The parameters are those of `recommend`. Parts are written as people finish, each put in place whole, so that
-    whatever stops the run no list is lost, repeated or cut. A folder that holds the answer to another request, or
-    something else, is refused.
+    whatever stops the run no list is lost, repeated or cut; a part that was truncated or damaged since is made again.
+    A folder that holds the answer to another request, or something else, or to which another run is writing, is
+    refused.
 
     Examples
     --------
@@ -96,17 +106,38 @@ def recommend_to(
     )
     pieces = pool.blocks(len(rows), max(1, _ROWS // question.n))
     request = _described(model, people, rows, question, len(pieces))
-    done = _opened(path, request)
-    missing = [k for k in range(len(pieces)) if k not in done]
-    if missing:
-        left = np.concatenate([np.arange(*pieces[k]) for k in missing])
-        answers = model._ranked(
-            rows.take(left.astype(np.int32)), question, threads=threads, memory=memory, label="recommend"
-        )
-        for k, parts in _by_part(answers, [pieces[k] for k in missing]):
-            first, last = pieces[missing[k]]
-            _put(path / f"part-{missing[k]:05d}.parquet", model._table(people.slice(first, last - first), parts))
-    return Written(path, len(rows), len(pieces), len(done), skipped)
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path} is a file; recommendations are written to a folder")
+    _refuse_strange(path)
+    try:
+        with files.locked(path / _LOCK) as alone:
+            done, redone = _opened(path, request, alone)
+            missing = [k for k, name in enumerate(map(_name, range(len(pieces)))) if name not in done]
+            if missing:
+                left = np.concatenate([np.arange(*pieces[k]) for k in missing])
+                answers = model._ranked(
+                    rows.take(left.astype(np.int32)), question, threads=threads, memory=memory, label="recommend"
+                )
+                for k, parts in _by_part(answers, [pieces[k] for k in missing]):
+                    first, last = pieces[missing[k]]
+                    table = model._table(people.slice(first, last - first), parts)
+                    done[_name(missing[k])] = _put(path / _name(missing[k]), table)
+                    files.write_text(path / _SUMS, "".join(f"{each}  {name}\n" for name, each in sorted(done.items())))
+    except files.Busy:
+        raise InputError(
+            f"another run is writing to {path}: wait until it has ended, then repeat the call to check what it wrote, "
+            "or choose another folder"
+        ) from None
+    except OSError as error:
+        raise InputError(
+            f"could not write to {path}: {error.strerror or error}; the parts before it are whole, and the same call "
+            "goes on from there"
+        ) from error
+    return Written(path, len(rows), len(pieces), len(pieces) - len(missing), skipped, redone)
+
+
+def _name(part: int) -> str:
+    return f"part-{part:05d}.parquet"
 
 
 def _by_part(answers: Iterator[Ranked], pieces: list[tuple[int, int]]) -> Iterator[tuple[int, list[Ranked]]]:
@@ -149,18 +180,25 @@ def _described(model: Recommender, people: pa.Array, rows: Histories, question: 
     }
 
 
-def _opened(path: Path, request: dict[str, Any]) -> set[int]:
-    """The parts that the folder holds already, for this very request."""
-    if path.exists() and not path.is_dir():
-        raise InputError(f"{path} is a file; recommendations are written to a folder")
-    path.mkdir(parents=True, exist_ok=True)
-    strange = [file.name for file in path.iterdir() if not _OURS.fullmatch(file.name)]
+def _refuse_strange(path: Path) -> None:
+    strange = [file.name for file in path.iterdir() if not _ours(file.name)] if path.exists() else []
     if strange:
         raise InputError(f"{path} holds something other than recommendations ({strange[0]}); choose another folder")
+
+
+def _ours(name: str) -> bool:
+    return bool(_OURS.fullmatch(name) or files.is_temporary(name))
+
+
+def _opened(path: Path, request: dict[str, Any], alone: bool) -> tuple[dict[str, str], int]:
+    """The checksums of the parts that are done, for this very request, and how many of those there are not."""
+    _refuse_strange(path)
     file = path / _REQUEST
     if file.exists():
         try:
             old = json.loads(file.read_text(encoding="utf-8"))
+            if not isinstance(old, dict):
+                raise ValueError("it describes no request")
         except (OSError, ValueError) as error:
             raise InputError(f"{file} cannot be read ({error}); choose another folder") from error
         if old != request:
@@ -171,32 +209,34 @@ def _opened(path: Path, request: dict[str, Any]) -> set[int]:
             )
     elif any(entry.name.startswith("part-") for entry in path.iterdir()):
         raise InputError(f"{path} holds parts but no {_REQUEST}; choose another folder")
-    for remains in path.glob(".*"):
-        with contextlib.suppress(OSError):
-            remains.unlink()
-    if not file.exists():
-        aside = path / f".{_REQUEST}.{os.getpid()}"
-        aside.write_text(json.dumps(request, indent=1), encoding="utf-8")
-        aside.replace(file)
-    return {int(entry.name[5:-8]) for entry in path.glob("part-*.parquet")}
+    else:
+        files.write_text(file, json.dumps(request, indent=1))
+    for remains in path.glob(".*") if alone else ():
+        if remains.name != _LOCK:
+            with contextlib.suppress(OSError):
+                remains.unlink()
+    there = sorted(entry for entry in path.glob("part-*.parquet"))
+    sums = _sums(path / _SUMS)
+    done = {part.name: sums[part.name] for part in there if files.checksum(part) == sums.get(part.name)}
+    return done, len(there) - len(done)
 
 
-def _put(file: Path, table: pa.Table) -> None:
-    """Write one part aside, flush it to the disk, and put it in place in one step."""
+def _sums(file: Path) -> dict[str, str]:
+    """Checksums by part; what cannot be read counts as not there."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return {}
+    return {found.group(2): found.group(1) for line in lines if (found := _SUM.fullmatch(line))}
+
+
+def _put(file: Path, table: pa.Table) -> str:
+    """Write one part, put in place whole; returns its checksum."""
     from pyarrow import parquet
 
-    aside = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        with aside.open("wb") as sink:
-            parquet.write_table(table, sink, compression="zstd")
-            sink.flush()
-            os.fsync(sink.fileno())
-        aside.replace(file)
-    except OSError as error:
-        raise InputError(
-            f"could not write {file}: {error.strerror or error}; the parts before it are whole, and the same call goes "
-            "on from there"
-        ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
+    aside = files.write_aside(
+        file, lambda sink: parquet.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    )
+    digest = files.checksum(aside)
+    files.replace(aside, file)
+    return digest

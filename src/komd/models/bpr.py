@@ -7,9 +7,9 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from komd.errors import InputError
+from komd.errors import InputError, ModelFileError
 from komd.models.catalogue import Catalogue
-from komd.models.factors import FactorModel, fit_rival, rival
+from komd.models.factors import FactorModel, factors_of, fit_rival, rival
 from komd.models.histories import Histories
 from komd.models.parameters import at_least, whole
 from komd.models.recommender import Arrays
@@ -121,6 +121,11 @@ class BPR(FactorModel):
     def _arrays(self) -> Arrays:
         return {"user_factors": self._X, **super()._arrays()}
 
+    def _layouts(self) -> list[set[str]]:
+        return [{"user_factors", "item_factors"}]
+
     def _restore(self, arrays: Arrays) -> None:
         super()._restore(arrays)
-        self._X = arrays["user_factors"]  # type: ignore[assignment]
+        self._X = factors_of(arrays["user_factors"], len(arrays["history_indptr"]) - 1)
+        if self._X.shape[1] != self._Y.shape[1]:
+            raise ModelFileError("the saved factors do not belong together; save the model again")

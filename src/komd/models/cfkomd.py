@@ -226,6 +226,18 @@ class CFKOMD(FromCounts):
             K, leading(K, rank, chosen, threads=threads), float(self.ridge), chosen, threads=threads
         )
 
+    def _layouts(self) -> list[set[str]]:
+        out = []
+        for names in super()._layouts():
+            dense = DenseMatrix.names <= names  # which holds filter and prior already
+            if self.prior and not dense:
+                names = names | {"prior"}
+            if self.ridge is None or (dense and self.rank is None):
+                out.append(names)
+            if self.ridge is not None and (self.rank is not None or self.storage != "dense"):
+                out.append(names | {"truncation"} | (set() if dense else {"filter", "filter_scale"}))
+        return out
+
     def _common(self, catalogue: Catalogue) -> NDArray[np.float32]:
         return common(catalogue.popularity.astype(np.int64), float(self.prior), float(self.prior_power))
 

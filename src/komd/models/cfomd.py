@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from komd.errors import InputError, SolverError
+from komd.errors import InputError, ModelFileError, SolverError
 from komd.kernels.dot_product import Kernel, kernel_named
 from komd.kernels.gram import kernel_matrix
-from komd.kernels.matrix import DenseMatrix
+from komd.kernels.matrix import DenseMatrix, ItemMatrix
 from komd.kernels.plan import plan
 from komd.memory import budget, readable
 from komd.models.catalogue import Catalogue
@@ -184,8 +184,14 @@ class CFOMD(Recommender):
     def _arrays(self) -> Arrays:
         return {"matrix": self._K}
 
+    def _layouts(self) -> list[set[str]]:
+        return [set(DenseMatrix.names)]
+
     def _restore(self, arrays: Arrays) -> None:
-        self._prepare(arrays["matrix"])  # type: ignore[arg-type]
+        matrix = ItemMatrix.from_arrays(arrays)
+        if not isinstance(matrix, DenseMatrix) or matrix.items != len(arrays["order"]):
+            raise ModelFileError("the saved matrix is not one of these items; save the model again")
+        self._prepare(matrix.values)
 
     def _solution(self, row: Histories) -> Solution:
         beta, gaps = self._solve(row)

@@ -14,7 +14,7 @@ from komd.errors import ModelFileError
 from komd.kernels.density import sampled_density
 from komd.kernels.dot_product import Kernel
 from komd.kernels.gram import kernel_matrix
-from komd.kernels.matrix import ItemMatrix, SparseMatrix, Truncation
+from komd.kernels.matrix import DenseMatrix, ItemMatrix, SparseMatrix, Truncation
 from komd.kernels.plan import STORAGES, Plan, plan
 from komd.kernels.recipe import Recipe
 from komd.kernels.streamed import StreamedMatrix
@@ -148,6 +148,10 @@ class FromCounts(ItemBased):
             )
         return rank_streamed(self, matrix, rows, question, threads=threads, memory=memory, label=label)
 
+    def _layouts(self) -> list[set[str]]:
+        kinds = (DenseMatrix, SparseMatrix, StreamedMatrix)
+        return [{"S"} | kind.names for kind in kinds if self.storage in (None, kind.storage)]
+
     def _restore(self, arrays: Arrays) -> None:
         self._held = None
         if any(name.startswith("matrix") for name in arrays):
@@ -158,7 +162,7 @@ class FromCounts(ItemBased):
             kernel, options = self._counting(rows, m)
             recipe = Recipe.of(kernel, rows.indptr, rows.indices, m, **options)
             self._matrix = StreamedMatrix(recipe, rows.indptr, rows.indices, _turned_over(arrays))
-            self._S = arrays["S"]  # type: ignore[assignment]
+            self._S = self._saved_sums(arrays)
         if "filter" in arrays:
             self._matrix = _with_filter(self._matrix, arrays)
         if "prior" in arrays:

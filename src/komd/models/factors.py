@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
-from komd.errors import InputError, SolverError, install
+from komd.errors import InputError, ModelFileError, SolverError, install
 from komd.memory import budget, readable
 from komd.models.histories import Histories
 from komd.models.recommender import Arrays, Recommender
 from komd.progress import progress
 
-__all__ = ["FactorModel", "fit_rival", "rival"]
+__all__ = ["FactorModel", "factors_of", "fit_rival", "rival"]
 
 
 class FactorModel(Recommender):
@@ -50,8 +50,18 @@ class FactorModel(Recommender):
     def _arrays(self) -> Arrays:
         return {"item_factors": self._Y}
 
+    def _layouts(self) -> list[set[str]]:
+        return [{"item_factors"}]
+
     def _restore(self, arrays: Arrays) -> None:
-        self._Y = arrays["item_factors"]  # type: ignore[assignment]
+        self._Y = factors_of(arrays["item_factors"], len(arrays["order"]))
+
+
+def factors_of(array: NDArray[np.generic], rows: int) -> NDArray[np.float64]:
+    """Saved factors of so many users or items; refuses what cannot be."""
+    if array.dtype != np.float64 or array.ndim != 2 or len(array) != rows:
+        raise ModelFileError("the saved factors are not those of these users and items; save the model again")
+    return array  # type: ignore[return-value]
 
 
 def rival(module: str, name: str, model: str) -> Callable[..., Any]:

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd.errors import ModelFileError
-from komd.kernels.matrix import ItemMatrix
+from komd.kernels.matrix import DenseMatrix, ItemMatrix, SparseMatrix
 from komd.kernels.updated import UpdatedMatrix
 from komd.models.catalogue import Catalogue
-from komd.models.histories import Histories
+from komd.models.histories import Histories, well_formed
 from komd.models.recommendations import Contributions
 from komd.models.recommender import Arrays, Recommender
 
@@ -86,11 +86,23 @@ class ItemBased(Recommender):
     def _arrays(self) -> Arrays:
         return {"S": self._S, **self._matrix.arrays()}
 
+    def _layouts(self) -> list[set[str]]:
+        return [{"S"} | kind.names for kind in (DenseMatrix, SparseMatrix)]
+
     def _restore(self, arrays: Arrays) -> None:
-        matrix = ItemMatrix.from_arrays(arrays)
-        if not matrix.items == len(arrays["S"]) == len(arrays["order"]):
+        self._S = self._saved_sums(arrays)
+        self._matrix = matrix = ItemMatrix.from_arrays(arrays)
+        m = len(self._S)
+        if matrix.items != m or (
+            isinstance(matrix, SparseMatrix) and not well_formed(matrix.indptr, matrix.indices, m, m)
+        ):
             raise ModelFileError("the saved matrix is not one of these items; save the model again")
-        self._matrix, self._S = matrix, arrays["S"]  # type: ignore[assignment]
+
+    def _saved_sums(self, arrays: Arrays) -> NDArray[np.float64]:
+        S = arrays["S"]
+        if S.dtype != np.float64 or S.shape != arrays["order"].shape:
+            raise ModelFileError("the saved sums are not those of these items; save the model again")
+        return S  # type: ignore[return-value]
 
 
 class Neighbourhood(ItemBased):

@@ -67,6 +67,10 @@ class Recommender(Parameters, ABC):
         """What was learned, by name."""
 
     @abstractmethod
+    def _layouts(self) -> list[set[str]]:
+        """The names that `_arrays` may give with these parameters: one set for each way to hold what was learned."""
+
+    @abstractmethod
     def _restore(self, arrays: Arrays) -> None:
         """Take back what `_arrays` gave."""
 
@@ -299,6 +303,7 @@ class Recommender(Parameters, ABC):
     # ---- inside -----------------------------------------------------------------------------------------------
 
     def _loaded(self, arrays: Arrays, ids: dict[str, pa.Array]) -> Self:
+        _same_names(self.text, self._layouts(), arrays, ids)
         _matching(arrays, ids)
         seen = None
         if "seen_indptr" in arrays:
@@ -463,16 +468,26 @@ def _warn_of_fallback(empty: int, users: int) -> None:
         )
 
 
+def _same_names(model: str, layouts: list[set[str]], arrays: Arrays, ids: dict[str, pa.Array]) -> None:
+    """Refuse a folder with an array too few or too many: the model would load, and answer as another one."""
+    known, seen = {"order", "history_indptr", "history_indices"}, {"seen_indptr", "seen_indices"}
+    if seen <= arrays.keys():  # only where the data were read so
+        known |= seen
+    learned = arrays.keys() - known
+    if not known <= arrays.keys() or set(ids) != {"users", "items"} or learned not in layouts:
+        found = ", ".join(sorted([*arrays, *ids]))
+        raise ModelFileError(f"the saved arrays are not those of {model}: {found}; save the model again")
+
+
 def _matching(arrays: Arrays, ids: dict[str, pa.Array]) -> None:
     """Refuse arrays that do not belong together: compiled code trusts its indices."""
     n, m = len(ids["users"]), len(ids["items"])
     order = arrays["order"]
-    rows = [name for name in ("history", "seen") if f"{name}_indptr" in arrays or f"{name}_indices" in arrays]
+    rows = [name for name in ("history", "seen") if f"{name}_indptr" in arrays]
     fits = (
         order.shape == (m,)
         and order.dtype == np.int32
-        and (order.size == 0 or bool(order.min() >= 0 and order.max() < m))
-        and all({f"{name}_indptr", f"{name}_indices"} <= arrays.keys() for name in rows)
+        and (order.size == 0 or bool(order.min() >= 0 and (np.bincount(order, minlength=m) == 1).all()))
         and all(well_formed(arrays[f"{name}_indptr"], arrays[f"{name}_indices"], n, m) for name in rows)
     )
     if not fits:

@@ -22,7 +22,7 @@ from komd.models.rp3beta import RP3Beta
 from komd.models.slim import SLIM
 from komd.models.wrmf import WRMF
 
-__all__ = ["MODELS", "load", "model_from_text"]
+__all__ = ["MODELS", "load", "load_exactly", "model_from_text"]
 
 _ALL: tuple[type[Recommender], ...] = (
     BPR,
@@ -62,13 +62,24 @@ def model_from_text(text: str) -> Recommender:
 
 
 def load(path: str | Path, *, verify: bool = True) -> Recommender:
-    """The model saved in a folder. Its arrays are mapped, not read; `verify=False` skips their checksums.
+    """The model saved in a folder. Its arrays are mapped; before that every byte is read once to check it.
+
+    `verify=False` does not check floating-point arrays: quicker where files are large, and only for files that were
+    checked before, since damage there changes answers. Everything else is checked always.
 
     >>> load("nowhere.komd")
     Traceback (most recent call last):
     komd.errors.ModelFileError: no model at nowhere.komd
     """
-    text, arrays, ids = store.load(Path(path), verify=verify)
+    return _restored(path, *store.load(Path(path), verify=verify))
+
+
+def load_exactly(path: Path, manifest: str) -> Recommender:
+    """The model of this manifest, whose files are in this folder."""
+    return _restored(path, *store.load(path, manifest=manifest))
+
+
+def _restored(path: str | Path, text: str, arrays: store.Arrays, ids: dict[str, Any]) -> Recommender:
     try:
         return model_from_text(text)._loaded(arrays, ids)
     except (KomdError, KeyError) as error:

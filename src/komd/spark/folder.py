@@ -41,39 +41,42 @@ class Folder:
                     f"executor {where} cannot see the model folder {found}; put it on storage that every executor "
                     "mounts, or leave sharedFolder out to have Spark ship it"
                 )
-            if (found / store.MANIFEST).read_text(encoding="utf-8") != self.manifest:
+            if store.manifest_text(found) != self.manifest:
                 raise ModelFileError(f"executor {where} sees another model at {found} than the driver does")
             return found
-        root = Path(SparkFiles.getRootDirectory()).absolute()
-        name = store.identity(self.manifest)
-        if not (root / name / store.MANIFEST).is_file():
-            # Several workers of an executor may come here at once: links are made twice, the manifest comes last.
-            (root / name).mkdir(exist_ok=True)
-            for file in store.files(self.manifest):
-                link = root / name / f".{file}.{os.getpid()}"
-                link.unlink(missing_ok=True)
-                link.symlink_to(root / file)
-                link.replace(root / name / file)
-            aside = root / name / f".{store.MANIFEST}.{os.getpid()}"
-            aside.write_text(self.manifest, encoding="utf-8")
-            aside.replace(root / name / store.MANIFEST)
-        return root / name
+        return Path(SparkFiles.getRootDirectory()).absolute()  # all files that Spark shipped, each under its own name
+
+    def on_driver(self) -> Path:
+        """The folder on the driver."""
+        return _stage() if self.path is None else Path(self.path)
 
 
 def ship(context: SparkContext, path: Path, *, shared: bool) -> Folder:
     """Make a saved model known to executors."""
-    manifest = (path / store.MANIFEST).read_text(encoding="utf-8")
+    manifest = store.manifest_text(path)
     if shared:
         return Folder(manifest, str(path.absolute()))
-    for file in store.files(manifest):
-        staged = _stage() / file
-        if not staged.exists():
-            try:
-                os.link(path / file, staged)
-            except OSError:  # another file system, or one without links
-                shutil.copyfile(path / file, staged)
-        context.addFile(str(staged))
+    try:
+        staged = [_staged(path / name) for name in store.named_files(manifest)]
+    except FileNotFoundError as error:
+        if store.manifest_text(path) != manifest:  # a save has replaced the model meanwhile
+            return ship(context, path, shared=shared)
+        raise ModelFileError(f"{path} is not whole: {error.filename} is missing; save the model again") from error
+    for file in staged:
+        context.addFile(str(file))
     return Folder(manifest)
+
+
+def _staged(file: Path) -> Path:
+    staged = _stage() / file.name
+    if not staged.exists():
+        try:
+            os.link(file, staged)
+        except FileNotFoundError:
+            raise
+        except OSError:  # another file system, or one without links
+            shutil.copyfile(file, staged)
+    return staged
 
 
 @cache

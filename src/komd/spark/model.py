@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from komd.errors import InputError
 from komd.models.counted import FromCounts
 from komd.models.parameters import one_of, whole
-from komd.models.registry import load
+from komd.models.registry import load_exactly
 from komd.spark.folder import Folder, check_executors, context_of, ship
 from komd.spark.parameters import Columns, chosen
 
@@ -66,10 +66,11 @@ class KomdRecommenderModel(Columns, Model):
         spark = SparkSession.getActiveSession()
         if spark is None:
             raise InputError("there is no Spark session yet: SparkSession.builder.master(...).getOrCreate() first")
-        model = load(path)
+        folder = ship(context_of(spark), Path(path), shared=shared)
+        model = load_exactly(folder.on_driver(), folder.manifest)
         if not isinstance(model, FromCounts):
             raise InputError(f"on Spark run CFKOMD, ECFOMD, MSDW and RP3Beta; {path} holds {type(model).__name__}")
-        fitted = cls(model, ship(context_of(spark), Path(path), shared=shared), memory=memory)
+        fitted = cls(model, folder, memory=memory)
         return fitted._set(userCol=userCol, itemCol=itemCol)
 
     def save(self, path: str | Path) -> None:

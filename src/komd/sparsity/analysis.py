@@ -15,6 +15,7 @@ import numpy as np
 
 from komd import threads as pool
 from komd.errors import InputError
+from komd.files import write_text
 from komd.interactions.interactions import Interactions
 from komd.kernels.cost import Cost, costs
 from komd.kernels.density import WORK_LIMIT, Density, density, work_of
@@ -143,9 +144,7 @@ class Analyses(Sequence[Analysis]):
             ("results.md", self.to_markdown()),
             ("index.html", page(self)),
         ):
-            aside = place / f".{name}.part"
-            aside.write_text(content, encoding="utf-8")
-            aside.replace(place / name)
+            write_text(place / name, content)
         return place / "index.html"
 
     def __repr__(self) -> str:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from komd.errors import InputError
-from komd.evaluation.work import fingerprint, write
+from komd.evaluation.work import fingerprint
+from komd.files import write_text
 from komd.interactions.interactions import Interactions
 from komd.tuning.result import Trial
 
@@ -50,5 +51,4 @@ class Notebook:
         self.trials.append(trial)
         if self._path is not None:
             document = {"question": self._question, "trials": [asdict(trial) for trial in self.trials]}
-            text = json.dumps(document, indent=1).encode()
-            write(self._path, lambda file: file.write(text))
+            write_text(self._path, json.dumps(document, indent=1))
