@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import komd
+from komd import files as files_module
 from komd import store
 from komd.errors import InputError, ModelFileError
 
@@ -559,3 +560,105 @@ def test_what_a_killed_save_left_is_taken_away_by_the_next(saved, models):
     models[1].save(saved)
     manifest = json.loads((saved / "manifest.json").read_text())
     assert files(saved) == sorted(["manifest.json", *(e["file"] for e in manifest["files"].values())])
+
+
+# ---- several at once ----------------------------------------------------------------------------------------------
+
+HERE = pathlib.Path(__file__).parent
+FUZZ = int(os.environ.get("KOMD_FUZZ", "0"))  # 10000 runs 200 rounds of saves and 10,000 cases of damage
+
+
+def run_script(name, count):
+    command = [sys.executable, str(HERE / name), str(count)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=None if FUZZ else 300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_concurrent_saves_and_loads():
+    assert "always one whole model" in run_script("concurrent_saves.py", FUZZ // 50 or 6)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_damage_is_refused_or_changes_nothing():
+    said = run_script("damaged_models.py", FUZZ or 300)
+    assert "load: refused" in said
+    assert not any(f"{way}: different" in said for way in ("load", "spark"))
+
+
+def test_a_load_that_finds_the_model_replaced_takes_the_new_one(saved, models, monkeypatch):
+    texts = [store.manifest_text(saved)]
+    models[1].save(saved)
+    now = store.manifest_text
+    monkeypatch.setattr(store, "manifest_text", lambda path: texts.pop() if texts else now(path))
+    assert_is(saved, models[1])
+    assert not texts
+
+
+def test_a_load_writes_nothing(saved, models, monkeypatch):
+    def refused(*args, **kwargs):
+        raise PermissionError(errno.EROFS, os.strerror(errno.EROFS))
+
+    for name in ("write_aside", "replace", "locked", "sync"):
+        monkeypatch.setattr(files_module, name, refused)
+    monkeypatch.setattr(os, "unlink", refused)
+    assert_is(saved, models[0])
+
+
+def test_a_save_that_never_gets_its_turn(saved, models, monkeypatch):
+    monkeypatch.setattr(store, "_WAIT", 0.05)
+    with (
+        files_module.locked(saved / ".lock"),
+        pytest.raises(ModelFileError, match="another save there has not ended for 0 minutes; try again later"),
+    ):
+        models[1].save(saved)
+    assert_is(saved, models[0])
+    models[1].save(saved)
+    assert_is(saved, models[1])
+
+
+def test_without_locks_a_save_deletes_nothing(saved, models, monkeypatch):
+    before = set(files(saved))
+
+    def refused(opened):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files_module, "_lock", refused)
+        models[1].save(saved)
+        assert before <= set(files(saved))
+        assert not any(name.startswith(".") for name in files(saved))
+    assert_is(saved, models[1])
+    models[1].save(saved)
+    assert len(files(saved)) == len(before)  # the next save with a lock does
+
+
+def test_a_failed_save_does_not_vouch_for_what_it_cannot_know(saved, models, monkeypatch):
+    each_file(saved)[0].unlink()
+    Failing(monkeypatch, os, "fsync", 1, ERRORS["disk full"])
+    with pytest.raises(ModelFileError, match=r"No space left on device$"):
+        models[1].save(saved)
+
+
+def test_files_are_checked_once_until_they_change(saved, tmp_path, monkeypatch):
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    text = store.manifest_text(saved)
+    checks = []
+    real = files_module.checksum
+    monkeypatch.setattr(files_module, "checksum", lambda file: checks.append(file) or real(file))
+    count = len(each_file(saved))
+    store.load(saved, manifest=text, marks=marks)
+    assert not list(marks.iterdir())  # written a moment ago: another change could leave their times as they are
+    monkeypatch.setattr(store, "_SETTLED", -1.0)
+    store.load(saved, manifest=text, marks=marks)
+    assert len(checks) == 2 * count
+    store.load(saved, manifest=text, marks=marks)
+    assert len(checks) == 2 * count
+    file = each_file(saved)[0]
+    content = file.read_bytes()
+    file.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    os.utime(file, ns=(0, 0))
+    with pytest.raises(ModelFileError, match="is not what was saved"):
+        store.load(saved, manifest=text, marks=marks)

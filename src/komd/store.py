@@ -21,6 +21,7 @@ import json
 import mmap
 import os
 import re
+import time
 from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
@@ -38,6 +39,7 @@ FORMAT = 2
 MANIFEST = "manifest.json"
 _LOCK = ".lock"
 _WAIT = 600.0  # seconds that a save waits for its turn
+_SETTLED = 2.0  # seconds after which another change to a file is sure to change its times
 _FILE = re.compile(r"[A-Za-z_]+-[0-9a-f]{16}\.(npy|arrow)")
 _OLD_TEMPORARY = re.compile(r"\.([A-Za-z_]+|manifest\.json)\.[0-9]+")  # as format 1 was written
 _KEYS = {"format", "komd", "model", "files"}  # of a manifest of format 1; later ones have a checksum too
@@ -77,17 +79,20 @@ def save(path: Path, *, model: str, arrays: Arrays, ids: dict[str, pa.Array]) ->
         raise
 
 
-def load(path: Path, *, verify: bool = True, manifest: str | None = None) -> tuple[str, Arrays, dict[str, pa.Array]]:
+def load(
+    path: Path, *, verify: bool = True, manifest: str | None = None, marks: Path | None = None
+) -> tuple[str, Arrays, dict[str, pa.Array]]:
     """The model text, arrays and ids of a saved model. `verify` reads every byte once to check it.
 
     Without it the checksums of floating-point arrays are not checked; those of everything that compiled code takes
-    for a place in memory always are. With a `manifest` (its text) the model must be that very one.
+    for a place in memory always are. With a `manifest` (its text) the model must be that very one. `marks` is a folder,
+    trusted and of this machine, in which is remembered what was checked: a file is checked again when it has changed.
     """
     text = manifest_text(path) if manifest is None else manifest
     while True:
         about = _parsed(path, text)
         try:
-            return str(about["model"]), *_read(path, about["files"], verify)
+            return str(about["model"]), *_read(path, about["files"], verify, marks)
         except _Gone as error:
             # A save may have replaced the model after its manifest was read: then the new one is there.
             again = manifest_text(path) if manifest is None else text
@@ -118,7 +123,7 @@ class _Gone(Exception):
     """A file that a manifest names is not there."""
 
 
-def _read(path: Path, entries: dict[str, Any], verify: bool) -> tuple[Arrays, dict[str, pa.Array]]:
+def _read(path: Path, entries: dict[str, Any], verify: bool, marks: Path | None) -> tuple[Arrays, dict[str, pa.Array]]:
     arrays: Arrays = {}
     ids: dict[str, pa.Array] = {}
     with contextlib.ExitStack() as stack:
@@ -134,7 +139,7 @@ def _read(path: Path, entries: dict[str, Any], verify: bool) -> tuple[Arrays, di
                 )
             is_array = entry["file"].endswith(".npy")
             checked = verify or not is_array or not str(entry.get("dtype")).startswith("float")
-            if checked and files.checksum(file) != entry["sha256"]:
+            if checked and not _matches(file, entry["sha256"], marks):
                 raise ModelFileError(f"{path} was altered: {entry['file']} is not what was saved; save the model again")
             file.seek(0)
             found: Any
@@ -149,6 +154,20 @@ def _read(path: Path, entries: dict[str, Any], verify: bool) -> tuple[Arrays, di
                 )
             (arrays if is_array else ids)[name] = found
     return arrays, ids
+
+
+def _matches(file: IO[bytes], digest: str, marks: Path | None) -> bool:
+    """Whether an open file has this checksum. With `marks`, it is computed once for each state of the file."""
+    about = os.fstat(file.fileno())
+    state = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns, digest)
+    mark = marks / f"checked-{hashlib.sha256(repr(state).encode()).hexdigest()}" if marks else None
+    if mark and mark.exists():
+        return True
+    matches = files.checksum(file) == digest
+    if mark and matches and time.time() - about.st_ctime > _SETTLED:
+        with contextlib.suppress(OSError):
+            mark.touch()
+    return matches
 
 
 def _open(path: Path, name: str) -> IO[bytes]:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import komd
+from komd import files
 from komd.errors import InputError
 from komd.models import batch
 
@@ -69,6 +70,63 @@ def test_what_is_missing_is_made_and_nothing_else(model, tmp_path):
     assert union(folder).equals(whole)
     assert not list(folder.glob(".*"))
     assert all(file.stat().st_mtime_ns == kept[file.name] for file in parts(folder) if file.name not in missing)
+
+
+DAMAGE = {
+    "cut": lambda content: content[: len(content) // 2],
+    "empty": lambda content: b"",
+    "flipped": lambda content: content[:100] + bytes([content[100] ^ 1]) + content[101:],
+    "longer": lambda content: content + b"\0",
+    "another": lambda content: b"PAR1",
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_part_is_made_again(kind, model, tmp_path):
+    folder = tmp_path / "recs"
+    komd.recommend_to(model, folder, n=10)
+    whole, kept = union(folder), [file.stat().st_mtime_ns for file in parts(folder)]
+    parts(folder)[3].write_bytes(DAMAGE[kind](parts(folder)[3].read_bytes()))
+    again = komd.recommend_to(model, folder, n=10)
+    assert (again.resumed, again.redone) == (11, 1)
+    assert union(folder).equals(whole)
+    assert [k for k, file in enumerate(parts(folder)) if file.stat().st_mtime_ns != kept[k]] == [3]
+    assert komd.recommend_to(model, folder, n=10).redone == 0
+
+
+def test_parts_without_a_checksum_are_made_again(model, tmp_path):
+    folder = tmp_path / "recs"
+    komd.recommend_to(model, folder, n=10)
+    lines = (folder / "SHA256SUMS").read_text().splitlines()
+    checked = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=folder, capture_output=True, check=False)
+    assert checked.returncode == 0 and len(lines) == 12
+    (folder / "SHA256SUMS").write_text("\n".join([*lines[:5], lines[5][:20], "noise \x00"]))
+    again = komd.recommend_to(model, folder, n=10)
+    assert (again.resumed, again.redone) == (5, 7)
+    assert (folder / "SHA256SUMS").read_text().splitlines() == lines
+    (folder / "SHA256SUMS").unlink()
+    assert komd.recommend_to(model, folder, n=10).redone == 12
+
+
+def test_pages_have_checksums(model, tmp_path):
+    komd.recommend_to(model, tmp_path / "recs", n=10)
+    file = parts(tmp_path / "recs")[0]
+    place = pq.read_metadata(file).row_group(0).column(2)
+    content = bytearray(file.read_bytes())
+    first = place.dictionary_page_offset or place.data_page_offset
+    content[first + place.total_compressed_size - 3] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(OSError, match="CRC"):
+        pq.ParquetFile(file, page_checksum_verification=True).read()
+
+
+def test_two_runs_at_once(model, tmp_path):
+    folder = tmp_path / "recs"
+    with files.locked(folder / ".lock"), pytest.raises(InputError, match=r"another run is writing to .*: wait until"):
+        komd.recommend_to(model, folder, n=10)
+    komd.recommend_to(model, folder, n=10)
+    assert union(folder).equals(model.recommend(n=10).to_arrow())
+    assert not list(folder.glob(".*"))
 
 
 def test_other_requests_and_other_folders_are_refused(model, tmp_path):

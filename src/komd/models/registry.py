@@ -74,9 +74,9 @@ def load(path: str | Path, *, verify: bool = True) -> Recommender:
     return _restored(path, *store.load(Path(path), verify=verify))
 
 
-def load_exactly(path: Path, manifest: str) -> Recommender:
-    """The model of this manifest, whose files are in this folder."""
-    return _restored(path, *store.load(path, manifest=manifest))
+def load_exactly(path: Path, manifest: str, marks: Path | None = None) -> Recommender:
+    """The model of this manifest, whose files are in this folder; `marks` as in `store.load`."""
+    return _restored(path, *store.load(path, manifest=manifest, marks=marks))
 
 
 def _restored(path: str | Path, text: str, arrays: store.Arrays, ids: dict[str, Any]) -> Recommender:

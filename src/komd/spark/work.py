@@ -6,11 +6,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyspark import SparkFiles
 
 from komd.interactions.encode import encode
 from komd.interactions.ids import Ids
@@ -50,9 +52,9 @@ def opened(folder: Folder) -> Recommender:
     """The model, mapped; kept for the next task of this worker."""
     if folder.manifest not in _held:
         _held.clear()
-        # Each worker checks every byte, once in its life: workers of a node do so side by side, in the time that all
-        # would otherwise wait for one of them to do it (docs/scale.md).
-        _held[folder.manifest] = load_exactly(folder.here(), folder.manifest)
+        # The first workers of an executor check every byte, side by side; those that start later find their marks.
+        marks = Path(SparkFiles.getRootDirectory())
+        _held[folder.manifest] = load_exactly(folder.here(), folder.manifest, marks)
     return _held[folder.manifest]
 
 
