@@ -81,6 +81,15 @@ def test_one_thread_at_a_time(tmp_path):
     assert names(path.parent) == []  # and the lock file is gone
 
 
+def test_a_lock_that_may_not_be_made(tmp_path, monkeypatch):
+    def refused(path, flags, *mode):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(PermissionError), files.locked(tmp_path / ".lock", wait=60):
+        pass
+
+
 def test_a_lock_that_is_held(tmp_path):
     with files.locked(tmp_path / ".lock"), pytest.raises(files.Busy), files.locked(tmp_path / ".lock", wait=0.05):
         pass

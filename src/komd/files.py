@@ -165,8 +165,10 @@ def _acquire(path: Path, until: float) -> int | None:
 def _open(path: Path) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except PermissionError:  # another user's: to lock it, it need not be written
-        return os.open(path, os.O_RDONLY)
+    except PermissionError:
+        if not path.exists():
+            raise
+        return os.open(path, os.O_RDONLY)  # another user's: to lock it, it need not be written
 
 
 def _same(opened: int, path: Path) -> bool:

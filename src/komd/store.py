@@ -49,8 +49,8 @@ Arrays = dict[str, NDArray[np.generic]]
 
 def save(path: Path, *, model: str, arrays: Arrays, ids: dict[str, pa.Array]) -> None:
     """Write a model to the folder `path`, replacing the model there, if any, only when all is written."""
-    replaceable(path)  # before waiting for anybody
-    fresh, old = not path.exists(), False
+    old = _complete(path, replaceable(path))  # refused before waiting for anybody
+    fresh = not path.exists()
     try:
         with files.locked(path / _LOCK, wait=_WAIT) as alone:
             try:
