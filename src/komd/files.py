@@ -1,7 +1,8 @@
 """Files that are there whole or not at all: atomic replace, checksums, and a lock for one writer at a time.
 
 A file is written under a temporary name beside its place, flushed to the disk, and renamed over its place in one step.
-Temporary names are unique among threads, processes and machines, so that writers never share one.
+Temporary names are unique among threads, processes and machines, so that writers never share one. What must not outlive
+an interrupted run is remembered until it is renamed or removed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,11 +23,14 @@ from typing import IO
 __all__ = [
     "Busy",
     "checksum",
+    "discard",
+    "discard_unfinished",
     "is_temporary",
     "locked",
     "replace",
     "sweep",
     "sync",
+    "unfinished",
     "write",
     "write_aside",
     "write_text",
@@ -34,6 +39,8 @@ __all__ = [
 _TEMPORARY = re.compile(r"\..+\.(\d+)-[0-9a-f]{8}\.tmp")
 _HELD = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES)  # what a lock that somebody else holds is refused with
 _POLL = 0.02  # seconds between two tries of a lock or, on Windows, of a rename
+
+_unfinished: set[Path] = set()
 
 Fill = Callable[[IO[bytes]], object]
 
@@ -54,15 +61,16 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_aside(path: Path, fill: Fill) -> Path:
-    """Write a file under a temporary name beside `path`, flushed to the disk; returns that name. For `replace`."""
+    """Write a file under a temporary name beside `path`, flushed; returns that name, for `replace` or `discard`."""
     aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    _unfinished.add(aside)
     try:
         with aside.open("wb") as file:
             fill(file)
             file.flush()
             os.fsync(file.fileno())
     except BaseException:
-        _remove(aside)
+        discard(aside)
         raise
     return aside
 
@@ -79,9 +87,8 @@ def replace(aside: Path, path: Path) -> None:
                 if time.monotonic() >= patience:
                     raise
                 time.sleep(_POLL)
-    except BaseException:
-        _remove(aside)
-        raise
+    finally:
+        discard(aside)
 
 
 def sync(folder: Path) -> None:
@@ -116,6 +123,28 @@ def sweep(folder: Path) -> None:
 
             if not psutil.pid_exists(int(half.group(1))):
                 _remove(path)
+
+
+@contextlib.contextmanager
+def unfinished(path: Path) -> Iterator[Path]:
+    """A file or folder that is removed in the end, unless it was renamed; also if the process has to leave abruptly."""
+    _unfinished.add(path)
+    try:
+        yield path
+    finally:
+        discard(path)
+
+
+def discard(path: Path) -> None:
+    """Remove a file or folder, if it is still there, and forget it."""
+    _remove(path)
+    _unfinished.discard(path)
+
+
+def discard_unfinished() -> None:
+    """Remove all that is unfinished now: for a process that ends without unwinding."""
+    for path in list(_unfinished):
+        _remove(path)
 
 
 @contextlib.contextmanager
@@ -198,5 +227,8 @@ else:
 
 
 def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+        return
     with contextlib.suppress(OSError):
         path.unlink(missing_ok=True)

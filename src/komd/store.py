@@ -316,7 +316,7 @@ def _write(path: Path, name: str, suffix: str, content: Any) -> dict[str, Any]:
     digest, size = files.checksum(aside), aside.stat().st_size
     final = path / f"{name}-{digest[:16]}{suffix}"
     if final.is_file() and files.checksum(final) == digest:  # perhaps mapped: Windows would refuse to replace it
-        aside.unlink()
+        files.discard(aside)
     else:
         files.replace(aside, final)
     return {"file": final.name, "bytes": size, "sha256": digest} | _kind(content)
