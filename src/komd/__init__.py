@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from komd.models.ecfomd import ECFOMD
     from komd.models.msdw import MSDW
     from komd.models.popularity import Popularity
-    from komd.models.recommendations import Explanation, Recommendations
+    from komd.models.recommendations import Explanation, Recommendations, Scores
     from komd.models.registry import load, model_from_text
     from komd.models.rp3beta import RP3Beta
     from komd.models.slim import SLIM
@@ -73,6 +73,7 @@ _HOME = {
     "RP3Beta": "komd.models.rp3beta",
     "Recommendations": "komd.models.recommendations",
     "SLIM": "komd.models.slim",
+    "Scores": "komd.models.recommendations",
     "SolverError": "komd.errors",
     "Tuning": "komd.tuning.result",
     "UnknownIdError": "komd.errors",
@@ -117,6 +118,7 @@ __all__ = [
     "Popularity",
     "RP3Beta",
     "Recommendations",
+    "Scores",
     "SolverError",
     "Tuning",
     "UnknownIdError",
