@@ -37,7 +37,7 @@ def budget(memory: str | int | None = None) -> int:
             bytes_ = math.nan if isinstance(memory, bool) else float(memory)
         except (TypeError, ValueError, OverflowError):
             bytes_ = math.nan
-        if math.isnan(bytes_):
+        if not math.isfinite(bytes_):
             raise InputError(f"memory must be a size such as '8GB' or a number of bytes, got {memory!r}")
     size = int(min(bytes_, _MOST))
     if size <= 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -252,6 +253,19 @@ def test_disk_full(plays, copy, tmp_path):
     assert out.read_text() == "old"
     assert {file.name: file.read_bytes() for file in copy.iterdir()} == before
     assert sorted(file.name for file in tmp_path.iterdir()) == ["copy.komd", "r.csv"]
+
+
+def test_disk_full_in_a_comparison(plays, tmp_path):
+    report = tmp_path / "report"
+    with small_files(1000):
+        done = CliRunner().invoke(
+            app, ["compare", str(plays / "plays.csv"), "--models", "Popularity", "--report", str(report)]
+        )
+    assert done.exit_code == 2, done.output
+    assert re.fullmatch(r"komd: could not write .*/work/data-\w+/ind\w+\.npy: File too large\n", done.stderr), (
+        done.stderr
+    )
+    assert not list(report.rglob("*.tmp"))
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")

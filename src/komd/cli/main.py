@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import warnings
+from pathlib import Path
 from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
@@ -103,9 +104,11 @@ def options(
 def run() -> None:
     """The command, from its arguments to its exit code."""
     interrupt.watch()
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal that lacks a character shows another
-            stream.reconfigure(errors="replace")
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+        elif hasattr(getattr(sys, name), "reconfigure"):  # a terminal that lacks a character shows another
+            getattr(sys, name).reconfigure(errors="replace")
     try:
         app(prog_name="komd")
     except KeyboardInterrupt:

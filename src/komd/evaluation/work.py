@@ -29,7 +29,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from komd.files import sweep, write, write_text
+from komd.errors import InputError
+from komd.files import sweep, write
 from komd.interactions.ids import Ids
 from komd.interactions.interactions import Interactions
 
@@ -96,11 +97,11 @@ class RowFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         sweep(self.path)
         self._failure.unlink(missing_ok=True)
-        write_text(self.task, _json(task))
+        _keep(self.task, _json(task))
 
     def fail(self, reason: str) -> None:
         """Write down why the row failed."""
-        write_text(self._failure, _json({"reason": reason}))
+        _keep(self._failure, _json({"reason": reason}))
 
     @property
     def reason(self) -> str | None:
@@ -122,8 +123,8 @@ class RowFolder:
             "rank": result.rank,
             "peak": result.peak,
         }
-        write(self._file(fold, "npy"), _array(array))
-        write_text(self._file(fold, "json"), _json(facts))
+        _keep(self._file(fold, "npy"), _array(array))
+        _keep(self._file(fold, "json"), _json(facts))
 
     def has(self, fold: int) -> bool:
         """Whether a result stands there: cheap, and not a check that it can be read."""
@@ -185,9 +186,9 @@ def store_data(work: Path, data: Interactions, mark: str) -> Path:
     for name in _ARRAYS:
         array = getattr(data, name)
         if array is not None and not (folder / f"{name}.npy").exists():
-            write(folder / f"{name}.npy", _array(array))
+            _keep(folder / f"{name}.npy", _array(array))
     if not (folder / "shape.json").exists():
-        write_text(folder / "shape.json", _json({"users": data.shape[0], "items": data.shape[1]}))
+        _keep(folder / "shape.json", _json({"users": data.shape[0], "items": data.shape[1]}))
     return folder
 
 
@@ -203,12 +204,26 @@ def load_data(folder: Path) -> Interactions:
     return Interactions(users, items, arrays["indptr"], arrays["indices"], arrays.get("times"))
 
 
+def _keep(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
+    """Write a file whole; an error names it."""
+    try:
+        write(path, fill)
+    except OSError as error:
+        raise InputError(f"could not write {path}: {error.strerror or error}") from error
+
+
 def _array(array: NDArray[np.generic]) -> Callable[[IO[bytes]], object]:
-    return lambda file: np.save(file, array, allow_pickle=False)
+    def fill(file: IO[bytes]) -> None:
+        plain = np.ascontiguousarray(array)
+        np.lib.format.write_array_header_2_0(file, np.lib.format.header_data_from_array_1_0(plain))
+        if plain.size:  # by Python's own write, which names a full disk; numpy's does not
+            file.write(plain.data.cast("B"))
+
+    return fill
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, indent=1)
+def _json(value: object) -> Callable[[IO[bytes]], object]:
+    return lambda file: file.write(json.dumps(value, indent=1).encode())
 
 
 @cache

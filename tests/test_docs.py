@@ -1,0 +1,174 @@
+"""What README and the docs say and a command can check: code runs, links lead somewhere, names exist."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+import komd
+from komd.cli.main import app
+from komd.models.registry import MODELS
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "experiments" / "README.md"])
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+EVERYTHING = bool(os.environ.get("KOMD_DOCS"))  # also the commands of README that take minutes
+
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def code_of(text: str) -> list[str]:
+    """Inline code, and the lines of code blocks, fenced or indented; continued lines joined."""
+    text = re.sub(r"\\\n\s*", " ", text)
+    fenced = re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S)
+    rest = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    indented = re.findall(r"^ {4}(.+)$", rest, re.M)
+    inline = re.findall(r"`([^`\n]+)`", rest)
+    return [line for block in fenced for line in block.splitlines()] + indented + inline
+
+
+def slug(heading: str) -> str:
+    """The anchor that GitHub gives a heading."""
+    plain = re.sub(r"[`*_]|\]\([^)]*\)", "", heading).replace("[", "").strip().lower()
+    return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+
+
+@pages
+def test_links_lead_somewhere(page):
+    text = re.sub(r"^```.*?^```", "", text_of(page), flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        there = (page.parent / file).resolve() if file else page
+        assert there.exists(), f"{page.name} links to {target}"
+        if anchor:
+            headings = [slug(line) for line in re.findall(r"^#+ (.+)$", text_of(there), re.M)]
+            assert anchor in headings, f"{page.name} links to {target}; there is {headings}"
+
+
+@pages
+def test_named_files_exist(page):
+    if page.name == "CHANGELOG.md":
+        return  # it names what was
+    here = [ROOT, ROOT / "src" / "komd", ROOT / "src", page.parent, ROOT / ".ci"]
+    names = {path.name for path in ROOT.rglob("*.py") if ".venv" not in path.parts}
+    for code in code_of(text_of(page)):
+        for word in re.findall(r"(?<![\w/.$*{-])((?:[\w.-]+/)*[\w-]+\.(?:py|md|toml))\b(?!\()", code):
+            found = any((folder / word).exists() for folder in here) or (word in names and "/" not in word)
+            assert found, f"{page.name} names {word}"
+        for word in re.findall(r"(?<![\w/.<])((?:src|tests|docs|benchmarks|experiments)/[\w/]*)", code):
+            made = word.endswith("/work/")  # by a run
+            assert made or (ROOT / word).exists() or list(ROOT.glob(word + "*")), f"{page.name} names {word}"
+
+
+@pages
+def test_make_targets_and_modules_exist(page):
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)
+    for code in code_of(text_of(page)):
+        for words in re.findall(r"(?:^|\s)make ((?:[a-z][a-z-]+ ?)+)", code.partition("#")[0]):
+            for target in words.split():
+                assert target in targets, f"{page.name}: make {target}"
+        for module in re.findall(r"python -m ([\w.]+)", code):
+            assert importlib.util.find_spec(module) is not None, f"{page.name}: python -m {module}"
+
+
+@pages
+def test_commands_and_options_exist(page):
+    commands = typer.main.get_command(app).commands
+    for code in code_of(text_of(page)):
+        for name, rest in re.findall(r"(?:^|[\s$])komd ([a-z]+)([^|;#…]*)", code):
+            if name not in commands:
+                assert not re.match(r"\s+-", rest), f"{page.name}: komd {name}"
+                continue
+            known = {
+                word for parameter in commands[name].params for word in (*parameter.opts, *parameter.secondary_opts)
+            }
+            outside = re.sub(r"\"[^\"]*\"|'[^']*'", "", rest)
+            for option in re.findall(r"(?<![\w-])(--?[a-z][\w-]*)", outside):
+                assert option in known | {"--help"}, f"{page.name}: komd {name} {option}"
+
+
+@pages
+def test_names_of_komd_and_models_exist(page):
+    if page.name == "CHANGELOG.md":
+        return
+    for code in code_of(text_of(page)):
+        for name in re.findall(r"(?<![\w./'\[-])komd\.([a-z_]\w*(?:\.\w+)*)", code):
+            if name.split(".")[0] in ("komd", "git", "events"):
+                continue
+            thing: object = komd
+            for at, part in enumerate(name.split(".")):
+                if not hasattr(thing, part):
+                    thing = importlib.import_module("komd." + ".".join(name.split(".")[: at + 1]))
+                else:
+                    thing = getattr(thing, part)
+        for text in re.findall(rf"\b(?:{'|'.join(MODELS)})\((?:[^()…]|\([^()]*\))*\)", code):
+            if "..." in text or re.search(r"=[^'\d\[{(\w.-]|[=(](?!None|True)[a-z]\b|\*\*|[μλθγβδ]|=r\b|=c\b", text):
+                continue  # a form, not a model
+            for model in komd_models(text):
+                komd.model_from_text(model)
+
+
+def komd_models(text: str) -> list[str]:
+    from komd.evaluation.grid import models_of
+
+    return models_of([text])
+
+
+def plays(path: Path) -> None:
+    """Pairs that hold the ids of README's example."""
+    made = komd.generate(users=80, items=40, activity=8, tastes=3, rng=0)
+    users = [{"user-00000": "ana", "user-00001": "bo"}.get(u, u) for u in made.users.take(made.rows).to_pylist()]
+    first = dict(zip(made.items.values.to_pylist(), ["i7", "i42", "i99"], strict=False))
+    items = [first.get(item, item) for item in made.items.take(made.indices).to_pylist()]
+    pq.write_table(pa.table({"user_id": users, "item_id": items}), path)
+
+
+def test_the_python_of_the_readme(tmp_path, monkeypatch, capsys):
+    blocks = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
+    assert len(blocks) == 3
+    monkeypatch.chdir(tmp_path)
+    plays(tmp_path / "plays.parquet")
+    names: dict[str, object] = {}
+    for block in blocks:
+        if "komd.spark" in block:
+            compile(block, "README.md", "exec")  # run by tests/spark
+        else:
+            exec(block, names)
+    assert repr(names["model"]).startswith("CFKOMD(")
+    assert "auc" in capsys.readouterr().out
+
+
+LONG = ("compare", "tune", "demo", "serve")
+
+
+def test_the_commands_of_the_readme(tmp_path, monkeypatch):
+    """Those that take seconds, as they stand; with KOMD_DOCS=1 the others too, with a shorter budget."""
+    monkeypatch.chdir(tmp_path)
+    section = re.search(r"Or install it.*?\n\n((?: {4}.*\n)+)", README)
+    assert section is not None
+    lines = [line.strip() for line in section[1].splitlines()]
+    assert len(lines) >= 9 and all(line.startswith("komd ") for line in lines)
+    for line in lines:
+        words = shlex.split(line, comments=True)[1:]
+        if words[0] in LONG:
+            if not EVERYTHING:
+                continue
+            words = [word.replace("2m", "20s") for word in words]
+        done = CliRunner().invoke(app, words, catch_exceptions=False)
+        assert done.exit_code == 0, (line, done.output)
