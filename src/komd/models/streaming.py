@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
@@ -97,6 +97,8 @@ def _groups(
     kept = rows.lengths if model._needs_squares else np.zeros(len(rows), np.int64)
     standing = 4 * matrix.W.shape[1] if isinstance(matrix, UpdatedMatrix) else 0
     sizes = 4 * rows.lengths * (kept + tested) + 12 * min(question.n, len(question.candidates)) + standing + 64
+    if rows.seen is not None and question.n:  # both are joined to one mask
+        sizes += 24 * (rows.lengths + rows.seen.lengths)
     return room, pool.even_blocks(sizes.astype(np.int64), max(1, int(_PEOPLE_SHARE * room)))
 
 
@@ -112,7 +114,7 @@ class _Group:
         first: int,
         threads: int | None,
     ) -> None:
-        self._model, self._matrix, self._people, self._known = model, matrix, people, people.known_items
+        self._model, self._matrix, self._people = model, matrix, people
         self._question, self._threads = question, threads
         targets = question.targets
         self._targets = targets.block(first, first + len(people)) if targets is not None else None
@@ -161,6 +163,11 @@ class _Group:
         without = np.repeat(people.lengths == 0, targets.lengths)
         tested[without] = self._popular[targets.indices[without]]
         return weights, offsets, tested
+
+    @cached_property
+    def _known(self) -> Histories:
+        """The items that are masked."""
+        return self._people.known_items
 
     def ranked(self, room: int, advance: Callable[[float], None]) -> Ranked:
         """The second pass."""
