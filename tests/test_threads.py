@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from komd.errors import InputError
-from komd.threads import blocks, count, run
+from komd.threads import apart, blocks, count, run
 
 
 @settings(deadline=None)
@@ -29,6 +30,12 @@ def test_count():
     assert 1 <= count() <= (os.cpu_count() or 1)
     for wrong in (0, -2):
         with pytest.raises(InputError, match=f"threads must be at least 1, got {wrong}"):
+            count(wrong)
+    for wrong in (10**400, 5000):
+        with pytest.raises(InputError, match="threads must be at most 4,096"):
+            count(wrong)
+    for wrong in (2.5, True, "2"):
+        with pytest.raises(InputError, match="threads must be a whole number of at least 1, got"):
             count(wrong)
 
 
@@ -105,6 +112,59 @@ def test_leaving_early_stops_the_threads():
     assert next(results) == 0
     results.close()
     assert not [t for t in threading.enumerate() if t.name.startswith("komd")]
+
+
+def test_ctrl_c_does_not_wait_for_pieces_under_way():
+    release = threading.Event()
+
+    def work(k):
+        release.wait(60)
+        return k
+
+    def interrupt():
+        time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(run(work, range(8), threads=2))
+        assert not release.is_set()  # nobody let the pieces go on
+    finally:
+        signal.signal(signal.SIGINT, before)
+        release.set()
+
+
+def test_a_call_apart():
+    assert apart(lambda check: (check(), threading.current_thread().name)[1]) == "komd-apart"
+    with pytest.raises(ZeroDivisionError):
+        apart(lambda check: 1 / 0)
+
+
+def test_a_call_apart_is_told_when_nobody_waits():
+    told = threading.Event()
+
+    def work(check):
+        try:
+            while True:
+                time.sleep(0.01)
+                check()
+        except KeyboardInterrupt:
+            told.set()
+
+    def interrupt():
+        time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            apart(work)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert told.wait(60)
 
 
 def test_blas_is_held_to_one_thread():

@@ -19,6 +19,8 @@ from komd.progress import progress
 
 __all__ = ["apart", "blocks", "count", "even_blocks", "run"]
 
+_MOST = 4096  # threads that any machine has a use for
+
 Block = TypeVar("Block")
 Result = TypeVar("Result")
 
@@ -31,6 +33,8 @@ def count(threads: int | None = None) -> int:
         raise InputError(f"threads must be a whole number of at least 1, got {threads!r}")
     if threads < 1:
         raise InputError(f"threads must be at least 1, got {threads}")
+    if threads > _MOST:
+        raise InputError(f"threads must be at most {_MOST:,}, got more")
     return int(threads)
 
 

@@ -146,7 +146,7 @@ def words_of(kind: random.Random, name: str, folder: Path, number: int) -> list[
         "/dev/full",
         "/proc/x",
     ]
-    words = [name]
+    words, rate = [name], kind.choice([0.02, 0.1, 0.3])  # few odd options go deep, many are refused soon
     for parameter in typer.main.get_command(app).commands[name].params:
         option = max(parameter.opts, key=len) if parameter.opts else ""
         if parameter.param_type_name == "argument":
@@ -155,7 +155,7 @@ def words_of(kind: random.Random, name: str, folder: Path, number: int) -> list[
             ]
             likely = kind.choice(["user-00001", "70", *TEXTS])
             continue
-        if not (parameter.required or kind.random() < 0.2) or option in ("--help", "--spark", "--serve"):
+        if not (parameter.required or kind.random() < rate) or option in ("--help", "--spark", "--serve"):
             continue
         values = NUMBERS + TEXTS
         if option in ("--output", "--report", "--plot", "--keep"):
