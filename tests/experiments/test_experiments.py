@@ -177,13 +177,16 @@ def test_readings_of_the_auc(small):
 
 
 def test_ties_by_number():
-    """Three users without a neighbour: everything is tied at 0, and only the number decides."""
-    train = komd.Interactions.of(scipy.sparse.csr_array(np.eye(3, 5)))
+    """Users without a neighbour: everything is tied at 0, and only the number decides, among items somebody chose."""
+    train = komd.Interactions.of(scipy.sparse.csr_array(np.eye(5)))
     last = komd.Interactions.of(scipy.sparse.csr_array([[0, 0, 0, 0, 1], [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]]))
     model = komd.MSDW().fit(train)
     assert tie_rules.ties_by_number(model, last) == 1
     middle = komd.Interactions.of(scipy.sparse.csr_array([[0, 0, 1, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]]))
     assert tie_rules.ties_by_number(model, middle) == pytest.approx(1 / 3)
+    model = komd.MSDW().fit(scipy.sparse.csr_array(np.eye(3, 5)))  # nobody chose 3 and 4
+    assert tie_rules.ties_by_number(model, last) == pytest.approx(1 / 3)
+    assert tie_rules.ties_by_number(model, middle) == 1
     assert tie_rules.rising(komd.Interactions.of(scipy.sparse.csr_array([[1, 1, 0], [0, 1, 1]]))) == 1
 
 
