@@ -357,4 +357,4 @@ def test_killed_at_random_moments_gives_the_same_table(data, tmp_path):
     assert without_times(json.loads(done[0])) == without_times(json.loads(calm.stdout))
     written = json.loads((tmp_path / "wild" / "results.json").read_text())
     assert without_times(written) == without_times(json.loads(calm.stdout))
-    assert not list((tmp_path / "wild").rglob("*.aside"))
+    assert not list((tmp_path / "wild").rglob("*.tmp"))
