@@ -618,6 +618,20 @@ def test_a_save_that_never_gets_its_turn(saved, models, monkeypatch):
     assert_is(saved, models[1])
 
 
+def test_a_manifest_that_comes_while_the_folder_is_looked_at(models, tmp_path, monkeypatch):
+    path, real = tmp_path / "m.komd", pathlib.Path.iterdir
+    path.mkdir()
+
+    def late(folder):
+        monkeypatch.undo()
+        models[0].save(path)  # another process, between two questions
+        return real(folder)
+
+    monkeypatch.setattr(pathlib.Path, "iterdir", late)
+    models[1].save(path)
+    assert_is(path, models[1])
+
+
 def test_without_locks_a_save_deletes_nothing(saved, models, monkeypatch):
     before = set(files(saved))
 

@@ -253,14 +253,14 @@ def replaceable(path: Path) -> dict[str, Any]:
         raise ModelFileError(
             f"could not save the model to {path}: no permission to write there; what was there is whole"
         )
-    if not (path / MANIFEST).is_file():
-        if all(_ours(file.name) for file in path.iterdir()):
-            return {}  # empty, or with the files of a save that is under way or never came to its end
+    # Without a manifest it may be empty, or hold the files of a save that was killed or is under way: in that case the
+    # manifest may come between these two questions.
+    if not (path / MANIFEST).is_file() and not all(f.name == MANIFEST or _ours(f.name) for f in path.iterdir()):
         raise InputError(f"{path} is a folder that holds something other than a model; choose another name")
     try:
         return dict(_parsed(path, manifest_text(path))["files"])
     except ModelFileError:
-        return {}  # a damaged model may be replaced
+        return {}  # no model, or a damaged one, which may be replaced
 
 
 def _ours(name: str) -> bool:
