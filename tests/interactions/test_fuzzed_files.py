@@ -138,8 +138,11 @@ class Writer:
 
     def text(self, names, rows, separator):
         quoting = self.one(["none", "none", "needed", "all", "strings", "single"])
-        self.notes += [f"separator {separator!r}", f"quoting {quoting}"]
         lines = ([names] if names is not None else []) + rows
+        if quoting == "none" and any(separator in text or '"' in text for line in lines for text in line):
+            quoting = "needed"  # without quotes it would say something else, and nothing could tell
+        self.notes += [f"separator {separator!r}", f"quoting {quoting}"]
+        wider = names is not None or not {"zeros", "negative"} & set(self.notes)  # else the third column is no rating
         blanks = separator != " " and self.odd("blanks", 0.1)
         escape = "\\" if self.odds(0.2) else "double"
         done = []
@@ -148,14 +151,15 @@ class Writer:
             if blanks:
                 fields = [self.one(["", " ", "  "]) + text + self.one(["", " "]) for text in fields]
             done.append(separator.join(fields))
-        if quoting == "none" and any(separator in text or '"' in text for line in lines for text in line):
-            self.refused = True  # it says something else than it means, unless it is refused
         if quoting in ("single",):
             self.plain = False
         if names is not None and self.odd("row names", 0.05):
             done[1:] = [separator.join((str(k), line)) for k, line in enumerate(done[1:], 1)]
-        if self.odd("trailing separator", 0.03):
+        if wider and self.odd("trailing separator", 0.03):
             done = [line + separator for line in done]
+        if wider and self.odd("huge first line", 0.03):
+            done[0] += separator + "z" * int(self.rng.integers(60_000, 200_000))
+            done[1:] = [line + separator + "1" for line in done[1:]]
         return self.spoiled(done, separator, named=names is not None)
 
     def quoted(self, text, separator, quoting, escape):
@@ -178,9 +182,6 @@ class Writer:
             if len(parts) > 1:
                 lines[at] = separator.join(parts[:-1]) if self.odds(0.5) else separator.join([*parts, "more"])
                 self.refused = True
-        if self.odd("huge first line", 0.03):
-            lines[0] = lines[0] + separator + "z" * int(self.rng.integers(60_000, 200_000))
-            lines[1:] = [line + separator + "1" if line.strip() else line for line in lines[1:]]
         if self.odd("many rows first", 0.04):
             at = len(lines) - 1
             lines[at:at] = [lines[at]] * int(self.rng.integers(2000, 30_000))

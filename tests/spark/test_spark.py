@@ -300,6 +300,18 @@ def test_bad_frames_are_refused_in_words(rows, schema, words, spark):
         KomdRecommender(model="ECFOMD()").fit(spark.createDataFrame(rows, schema))
 
 
+def test_ratings_of_zero_and_less_are_taken_as_by_read(spark):
+    from komd.spark import KomdRecommender
+
+    rows = [("ana", "x", 0.0), ("ana", "y", 3.0), ("bo", "x", None), ("bo", "y", 1.0)]
+    frame = spark.createDataFrame(rows, "user string, item string, rating double")
+    lists = KomdRecommender(model="MSDW()").fit(frame).recommendForAllUsers(5, format="long").collect()
+    assert [(row.user_id, row.item_id) for row in lists] == [("ana", "x")]
+    below = spark.createDataFrame([("ana", "x", -1), ("bo", "x", 1)], "user string, item string, plays int")
+    with pytest.raises(komd.InputError, match=r"ratings below 0 in 'plays' \(least -1\)"):
+        KomdRecommender(model="MSDW()").fit(below)
+
+
 def test_bad_requests_are_refused_in_words(spark, frame, tmp_path):
     from komd.spark import KomdRecommender, KomdRecommenderModel
 

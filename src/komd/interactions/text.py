@@ -251,7 +251,8 @@ def _quotes_count(rows: Rows, separator: str, quote: str, even: bool) -> bool:
                 columns.setdefault(k, []).append(field)
     whole = {k for k, fields in columns.items() if all(field.quoted for field in fields)}
     some = [field for k, fields in columns.items() if k not in whole for field in fields if field.quoted]
-    named = len(rows) > 1 and all(field.quoted for field in rows[0])
+    heads = [field for field in rows[0] if field.quoted] if len(rows) > 1 else []
+    named = len(heads) == len(rows[0]) or any(separator in field.text for field in heads)
     if even and any(field.quoted and _LINE_END.search(field.text) for row in rows for field in row):
         return False
     needed = all(separator in field.text or quote in field.text or _LINE_END.search(field.text) for field in some)
@@ -269,13 +270,14 @@ def _trimmed(line: str, separator: str) -> str:
 
 def _is_wide(rows: list[list[str]]) -> bool:
     """Whether these are 0 and 1 in one column for each item, below ids of items or below nothing."""
-    first, later = rows[0], [row for row in rows[1:] if len(row) == len(rows[0])]
+    first = rows[0]
+    later = [row for row in rows[1:] if len(row) == len(first) and row != first]
     if len(first) < 3:
         return False
     if first[0] == "" or role(first[0]) == "user":
         return all(_NUMBER.fullmatch(field) for field in first[1:])
     unknown = all(role(field) is None for field in first)
-    return unknown and all(_YES_NO.fullmatch(field) for row in later or [first] for field in row[1:])
+    return unknown and all(field == "" or _YES_NO.fullmatch(field) for row in later or [first] for field in row[1:])
 
 
 def _is_header(rows: list[list[str]], path: Path) -> bool:

@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from komd.errors import InputError
+from komd.interactions.columns import role
 from komd.interactions.encode import encode
 from komd.interactions.ids import Ids
 from komd.interactions.interactions import Interactions
@@ -32,7 +34,7 @@ def catalogue_of(frame: DataFrame, user: str, item: str) -> Catalogue:
     what is left, so that only ids and numbers come to the driver.
     """
     with ExitStack() as done:  # whatever comes of it, Spark forgets what was kept
-        pairs = chosen(frame, user=user, item=item).repartitionByRange("user").persist()
+        pairs = chosen(_rated(frame, user, item), user=user, item=item).repartitionByRange("user").persist()
         done.callback(pairs.unpersist)
         items = _ascending(pairs.select("item").dropna().distinct().sort("item").toArrow().column(0), "item")
         known = context_of(frame.sparkSession).broadcast(items.values)
@@ -50,6 +52,21 @@ def catalogue_of(frame: DataFrame, user: str, item: str) -> Catalogue:
         _refuse_missing(rows, no_user, no_item, user, item)
         data = _joined(parts, items, kept)
     return Catalogue.of(data)
+
+
+def _rated(frame: DataFrame, user: str, item: str) -> DataFrame:
+    """The rows that count as chosen, by the rule of `komd.read`: not those rated 0; negative ratings are refused."""
+    ratings = [name for name in frame.columns if role(name) == "rating" and name not in (user, item)]
+    if not ratings or not isinstance(frame.schema[ratings[0]].dataType, T.NumericType):
+        return frame
+    rating = F.col(f"`{ratings[0]}`")
+    least: Any = frame.agg(F.min(rating)).first()
+    if least is not None and least[0] is not None and least[0] < 0:
+        raise InputError(
+            f"the frame has ratings below 0 in {ratings[0]!r} (least {least[0]}): keep what counts as chosen with "
+            "frame.filter, and drop the column"
+        )
+    return frame.filter(rating.isNull() | (rating != 0))
 
 
 def _refuse_missing(rows: int, no_user: int, no_item: int, user: str, item: str) -> None:
