@@ -308,6 +308,7 @@ def test_model_health_and_metrics(running, model):
     assert about["interactions"] == len(model.catalogue.histories.indices)
     assert running.get("/v1/health") == {"status": "ok"} and running.get("/v1/ready") == {"status": "ready"}
     running.get("/v1/users/somebody-secret/recommendations")
+    running.post("/v1/recommend", {"history": []})
     text = running.client.get("/v1/metrics").text
     name = 'komd_requests_total{method="GET",route="/v1/users/{user_id}/recommendations",status="200"}'
     assert any(line.startswith(name) and float(line.split()[-1]) >= 1 for line in text.splitlines()), text
