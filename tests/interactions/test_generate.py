@@ -82,17 +82,17 @@ def test_tastes_too_small_for_their_users_are_topped_up():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"users": 0}, "users must be a whole number of at least 1, got 0"),
+        ({"users": 0}, "users must be a whole number >= 1, got 0"),
         ({"items": 1}, "items must be"),
         ({"items": 2.5}, "items must be"),
         ({"tastes": 0}, "tastes must be"),
         ({"tastes": 2000}, "tastes must not outnumber items"),
-        ({"activity": 0}, "activity must be more than 0"),
+        ({"activity": 0}, "activity must be > 0"),
         ({"activity": float("nan")}, "activity must be"),
-        ({"item_tail": -1}, "item_tail must be at least 0"),
+        ({"item_tail": -1}, "item_tail must be >= 0"),
         ({"user_tail": float("inf")}, "user_tail must be"),
-        ({"taste_strength": 1.1}, "taste_strength must lie"),
-        ({"taste_strength": float("nan")}, "taste_strength must lie"),
+        ({"taste_strength": 1.1}, "taste_strength must be"),
+        ({"taste_strength": float("nan")}, "taste_strength must be"),
         ({"rng": None}, "rng must be"),
     ],
 )

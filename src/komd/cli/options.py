@@ -155,7 +155,11 @@ def listed(text: str) -> list[str]:
     >>> listed('i7, i42,"Lantern, The"')
     ['i7', 'i42', 'Lantern, The']
     """
-    return [part.strip() for row in csv.reader([text], skipinitialspace=True) for part in row if part.strip()]
+    try:
+        rows = list(csv.reader(text.splitlines(), skipinitialspace=True))
+    except csv.Error as error:
+        raise InputError(f"cannot read a list with commas from {text[:60]!r}…: {error}") from error
+    return [part.strip() for row in rows for part in row if part.strip()]
 
 
 def ids_of(ids: Ids, texts: list[str], on_unknown: str) -> list[Any]:

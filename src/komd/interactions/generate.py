@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from komd.errors import InputError
-from komd.interactions.arguments import generator, is_count
+from komd.interactions.arguments import at_least, generator, whole
 from komd.interactions.encode import number_sorted
 from komd.interactions.ids import Ids, Numbers
 from komd.interactions.interactions import Interactions
@@ -85,15 +83,16 @@ def generate(
     'jazz'
     """
     for name, count, least in (("users", users, 1), ("items", items, 2), ("tastes", tastes, 1)):
-        if not is_count(count, least):
-            raise InputError(f"{name} must be a whole number of at least {least}, got {count!r}")
+        whole(name, count, least)
     if tastes > items:
         raise InputError(f"tastes must not outnumber items, got {tastes:,} tastes for {items:,} items")
-    for name, value in (("activity", activity), ("item_tail", item_tail), ("user_tail", user_tail)):
-        if not math.isfinite(value) or value < 0 or (name == "activity" and value == 0):
-            raise InputError(f"{name} must be {'more than' if name == 'activity' else 'at least'} 0, got {value!r}")
-    if not 0 <= taste_strength <= 1:
-        raise InputError(f"taste_strength must lie between 0 and 1, got {taste_strength!r}")
+    at_least("activity", activity, 0, open_end=True)
+    for name, value, most in (
+        ("item_tail", item_tail, 100),
+        ("user_tail", user_tail, 20),
+        ("taste_strength", taste_strength, 1),
+    ):
+        at_least(name, value, 0, most=most)
     random = generator(rng)
     sizes = np.full(tastes, items // tastes)
     sizes[: items % tastes] += 1
