@@ -15,7 +15,7 @@ import pytest
 from komd.errors import KomdError
 from komd.interactions.read import read
 
-FILES = int(os.environ.get("KOMD_FUZZ", "250"))
+FILES = int(os.environ.get("KOMD_FUZZ", "150"))
 FIRST = int(os.environ.get("KOMD_FUZZ_FROM", "0"))
 SEPARATORS = [",", "\t", "::", ";", "|", " "]
 USERS = ["user", "user_id", "userId", "uid", "USER ID", "customer", "member-id", "reviewerID"]
