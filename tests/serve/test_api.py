@@ -309,6 +309,7 @@ def test_model_health_and_metrics(running, model):
     assert running.get("/v1/health") == {"status": "ok"} and running.get("/v1/ready") == {"status": "ready"}
     running.get("/v1/users/somebody-secret/recommendations")
     running.post("/v1/recommend", {"history": []})
+    running.post("/v1/events", {"events": [{"user_id": "counted", "item_id": "thing"}]})
     text = running.client.get("/v1/metrics").text
     name = 'komd_requests_total{method="GET",route="/v1/users/{user_id}/recommendations",status="200"}'
     assert any(line.startswith(name) and float(line.split()[-1]) >= 1 for line in text.splitlines()), text
