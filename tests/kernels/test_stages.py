@@ -153,7 +153,7 @@ def test_single_precision_where_memory_is_short_gives_the_same_lists(small):
     [
         ({"user_damping": -1}, "user_damping must be >= 0, got -1"),
         ({"popularity": "much"}, "popularity must be a number >= 0, got 'much'"),
-        ({"ridge": 0}, "ridge must be > 0, got 0"),
+        ({"ridge": 0}, "ridge must be >= 1e-06, got 0"),
         ({"negatives_weight": float("nan")}, "negatives_weight must be a number >= 0, got nan"),
     ],
 )

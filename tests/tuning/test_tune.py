@@ -353,13 +353,15 @@ def test_a_parameter_that_says_nothing_is_not_varied(data):
     assert lines[-1] == "every setting has been tried"
 
 
-def test_filters_that_do_not_fit_are_not_tried(data):
+def test_filters_that_do_not_fit_are_not_tried(data, monkeypatch):
     lines = []
-    found = komd.tune("CFKOMD", data, trials=8, rounds=1, memory="600kB", say=lines.append)
+    monkeypatch.setattr("komd.tuning.tune.ridge_fits", lambda items, chosen, memory: False)
+    found = komd.tune("CFKOMD", data, trials=8, rounds=1, say=lines.append)
     assert lines[0] == "filters are of rank 64 or 256: an exact one does not fit the memory, or the time"
     assert any("rank=64" in trial.text for trial in found.trials)
     assert all(("rank=" in trial.text) == ("ridge=" in trial.text) for trial in found.trials)
-    found = komd.tune("CFKOMD", data, trials=8, rounds=1, memory="200kB", say=lines.append)
+    monkeypatch.undo()
+    found = komd.tune("CFKOMD", data, trials=8, rounds=1, memory="50kB", say=lines.append)
     assert all(trial.params["ridge"] == "None" for trial in found.trials)
     komd.tune("CFKOMD", data, trials=1, rounds=1, budget=1e-6, say=lines.append)
     words = "no filters are tried: neither an exact one nor one of low rank fits the memory and the time"
