@@ -151,8 +151,8 @@ class Writer:
             if blanks:
                 fields = [self.one(["", " ", "  "]) + text + self.one(["", " "]) for text in fields]
             done.append(separator.join(fields))
-        if quoting in ("single",):
-            self.plain = False
+        if quoting == "single" or (separator == " " and any(text == "" for line in lines for text in line)):
+            self.plain = False  # nothing between two blanks is hard to see
         if names is not None and self.odd("row names", 0.05):
             done[1:] = [separator.join((str(k), line)) for k, line in enumerate(done[1:], 1)]
         if wider and self.odd("trailing separator", 0.03):

@@ -276,7 +276,7 @@ def _is_wide(rows: list[list[str]]) -> bool:
         return False
     if first[0] == "" or role(first[0]) == "user":
         return all(_NUMBER.fullmatch(field) for field in first[1:])
-    unknown = all(role(field) is None for field in first)
+    unknown = all(role(field) in (None, "index") for field in first)
     return unknown and all(field == "" or _YES_NO.fullmatch(field) for row in later or [first] for field in row[1:])
 
 
