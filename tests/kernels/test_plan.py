@@ -113,5 +113,5 @@ def test_too_little_memory_is_refused_with_the_numbers():
     data = komd.generate(users=300, items=300, activity=30, tastes=3, rng=0)
     with pytest.raises(InputError, match="the budget is 10 kB"):
         komd.CFKOMD().fit(data, memory="10KB")
-    with pytest.raises(InputError, match=r"CFOMD works on K whole.*the budget is 100 kB"):
+    with pytest.raises(InputError, match=r"CFOMD works on all of K.*the budget is 100 kB"):
         komd.CFOMD().fit(data, memory="100KB")

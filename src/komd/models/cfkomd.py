@@ -31,6 +31,8 @@ _SOLVED_TOGETHER = 256  # people whose problems a thread solves in one go
 _ROUNDED = 1e-6  # beside numbers of single precision, what a sum of them may be off by
 _LEAST_RIDGE, _MOST_RIDGE = 1e-6, 1e9  # below, μ is lost in the rounding of K; above, what the filter leaves is
 _MOST_PRIOR = 1e6  # beyond it nothing of K is left beside the prior
+_MOST = 1e300  # of λ_p: the weights are even long before
+_ROUNDING = 1e-15  # times λ_p: gaps below are rounding
 _GATHERED = 4096  # longest history whose K_u is gathered whole: 134 MB of scratch a thread
 
 
@@ -138,9 +140,9 @@ class CFKOMD(FromCounts):
         storage: str | None = None,
     ) -> None:
         kernel_named(kernel)
-        at_least("regularization", regularization, 0)
+        at_least("regularization", regularization, 0, most=_MOST)
         one_of("negatives", negatives, ("exact", "mean"))
-        at_least("tolerance", tolerance, 0, open_end=True)
+        at_least("tolerance", tolerance, 0, open_end=True, most=_MOST)
         at_least("user_damping", user_damping, 0)
         at_least("popularity", popularity, 0)
         if ridge is not None:
@@ -294,7 +296,7 @@ class CFKOMD(FromCounts):
             self.negatives == "exact",
             self._theta,
             float(self.regularization),
-            float(self.tolerance),
+            self._tolerance,
             histories.indptr,
             histories.indices,
             weights,
@@ -317,6 +319,11 @@ class CFKOMD(FromCounts):
             found.append(self._solve_gathered(some, *matrix.squares(some.indptr, some.indices), 1))
         weights, offsets, gaps = (np.concatenate(each) for each in zip(*found, strict=True))
         return weights, offsets, gaps
+
+    @property
+    def _tolerance(self) -> float:
+        # Half gradients are of the size of λ: a gap below its rounding cannot be asked for.
+        return max(float(self.tolerance), _ROUNDING * float(self.regularization))
 
     @property
     def _theta(self) -> float:
@@ -350,7 +357,7 @@ class CFKOMD(FromCounts):
                 self.negatives == "exact",
                 self._theta,
                 float(self.regularization),
-                float(self.tolerance),
+                self._tolerance,
                 some.indptr,
                 some.indices,
                 weights[people.indptr[a] : people.indptr[b]],
@@ -369,7 +376,7 @@ class CFKOMD(FromCounts):
         if unsolved:
             raise SolverError(
                 f"{unsolved} of {len(gaps)} problems were not solved: the KKT gap is still {gaps.max():.3g}, "
-                f"asked for {self.tolerance:g}; use a larger tolerance or regularization"
+                f"asked for {self._tolerance:g}; use a larger tolerance or regularization"
             )
 
     def solve(self, user: Any = None, *, history: Any = None) -> Solution:
