@@ -324,7 +324,7 @@ def _missing(column: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
 def _trimmed(column: pa.Array, quote: str, escape: str) -> pa.Array:
     """Text without the blanks around it, nor quotes that DuckDB left because of them."""
     data = column.buffers()[2]
-    if data is None or not any(blank in memoryview(data) for blank in b" \t"):
+    if data is None or not any(blank in data.to_pybytes() for blank in (b" ", b"\t")):
         return column
     trimmed = pc.utf8_trim(column, " \t")
     if not quote:
