@@ -87,9 +87,11 @@ def leading(K: ItemMatrix, rank: int, chosen: int, *, threads: int | None = None
         for Q in basis:
             U += _times(Q, Z[first : first + Q.shape[1]], threads)
             first += Q.shape[1]
+        del basis  # the room is needed for what follows
         R = product(U)
         R -= U * values.astype(np.float32)
         gram, among = _inner(R, R, threads), _inner(U, R, threads)
+        del R
         left, slack = trace - float(values.sum() + np.trace(among)), _CAPTURED * trace
         found, bound = _beyond(product, U, left, slack, chosen, rng, threads)
     return Spectrum(
