@@ -17,7 +17,8 @@ def section(found: dict[str, Any]) -> str:
         "",
         _wrapped(
             f"`python -m benchmarks.filter`, {found['machine']}. Generated data, γ = ½, β = 0.2, λ = 1. "
-            f"**{found['rank']} eigenvectors** of a sparse K, ours (block Krylov: nine passes over K, eight narrow ones to bound what is left out, "
+            f"**{found['rank']} eigenvectors** of a sparse K, ours (block Krylov: nine passes over K, "
+            "eight narrow ones to bound what is left out, "
             f"{PRODUCTS * found['rank']:,.0f} products with a vector, two threads) and SciPy's `eigsh` (Lanczos, "
             "tolerance 10⁻³, a pass for each product; its product of K and a vector has one thread):"
         ),
