@@ -14,7 +14,7 @@ test: $(STAMP)  ## all tests; those on real data run when KOMD_DATA (or ../share
 # The oldest instructions that BLAS and Numba know: what holds here and on this processor holds on those in between.
 test-portable: $(STAMP)  ## the numerical tests again, as on another processor
 	OPENBLAS_CORETYPE=Prescott OPENBLAS_NUM_THREADS=1 NUMBA_CPU_NAME=generic \
-	  $(BIN)/python -m pytest -n 2 --dist loadgroup tests/core tests/kernels tests/models tests/contracts
+	  $(BIN)/python -m pytest -n 2 --dist loadgroup tests/_core tests/kernels tests/matrix tests/engine tests/models tests/contracts
 
 check: $(STAMP)  ## format, lint, types, doctests, direction of imports
 	$(BIN)/ruff format --check .

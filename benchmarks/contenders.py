@@ -104,7 +104,7 @@ def read(record: Record, folder: Path, plays: Path, people: int) -> None:
 
 def loaded(folder: Path, name: str) -> komd.Interactions:
     """The training or the test part, its ids the numbers of rows and columns."""
-    from komd.interactions.ids import Ids
+    from komd.data.ids import Ids
 
     items = json.loads((folder / "read.json").read_text())["shape"][1]
     indptr, indices = np.load(folder / f"{name}_indptr.npy"), np.load(folder / f"{name}_indices.npy")
@@ -131,7 +131,7 @@ class Precision:
 
     def add(self, best: Any, counts: Any) -> None:
         """The lists (items, how many places are filled) of the next people."""
-        from komd._core.ranks import mark_hits
+        from komd._core.auc import mark_hits
         from komd.evaluation.metrics import BY_LIST
 
         for a in range(0, len(counts), 10_000):
@@ -203,7 +203,7 @@ def implicit(record: Record, folder: Path, name: str) -> None:
     from implicit.nearest_neighbours import CosineRecommender
     from threadpoolctl import threadpool_limits
 
-    from komd.models.histories import Histories
+    from komd.engine.histories import Histories
 
     train, test = loaded(folder, "train"), loaded(folder, "test")
     shape, indptr = train.shape, train.indptr.astype(np.int32)

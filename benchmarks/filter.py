@@ -19,7 +19,7 @@ import numpy as np
 
 import komd
 from benchmarks.measure import ROOT, machine, side_by_side
-from komd.kernels.eigen import leading
+from komd.matrix.eigenvectors import leading
 
 ITEMS, RANK, RIDGE, PEOPLE = 20_000, 256, 30.0, 2_000
 SHAPES = {"full": {"users": 60_000, "activity": 50, "tastes": 60}, "sparse": {"users": 6_000, "activity": 20}}

@@ -105,11 +105,12 @@ def counting(indptr: Any, indices: Any, items: int, counts: float = 2e8) -> dict
     """Rows of co-occurrence of a random sample of items, by komd's three ways and by scipy, one core each."""
     import scipy.sparse
 
-    from komd._core import gathered, strips
-    from komd._core.gram import count_pairs
-    from komd.kernels.dot_product import Linear
-    from komd.kernels.recipe import Recipe
-    from komd.kernels.streamed import StreamedMatrix
+    from komd._core import gather as gathered
+    from komd._core import strip_counting as strips
+    from komd._core.cooccurrence import count_pairs
+    from komd.kernels.entries import Recipe
+    from komd.kernels.functions import Linear
+    from komd.matrix.streamed import StreamedMatrix
 
     matrix = StreamedMatrix(Recipe.of(Linear(), indptr, indices, items), indptr, indices)
     shuffled = np.random.default_rng(0).permutation(items)

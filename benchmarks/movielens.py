@@ -11,9 +11,9 @@ from threadpoolctl import threadpool_limits
 
 import komd
 from benchmarks.measure import movielens, side_by_side
-from komd.kernels.dot_product import Linear
-from komd.kernels.gram import kernel_matrix
-from komd.kernels.plan import plan
+from komd.kernels.functions import Linear
+from komd.matrix.build import kernel_matrix
+from komd.matrix.storage import plan
 
 
 def run() -> dict[str, Any]:
@@ -62,7 +62,7 @@ def whole_job(matrix: Any) -> dict[str, Any]:
 
 def limits(model: Any) -> dict[str, float]:
     """Multiply-adds of scoring everybody, what one core does of them, and what one core could do at most."""
-    from komd._core.score import score_dense
+    from komd._core.scoring import score_dense
 
     rows = model.catalogue.histories
     blocks = [rows.block(a, min(a + 64, len(rows))) for a in range(0, len(rows), 64)]

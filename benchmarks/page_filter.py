@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from komd.kernels.eigen import PRODUCTS
+from komd.matrix.eigenvectors import PRODUCTS
 
 __all__ = ["section"]
 

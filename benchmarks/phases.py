@@ -15,15 +15,15 @@ __all__ = ["PHASES", "Clock"]
 
 # name: (module, class or None, function). Whole phases are called by one thread, the compiled parts by all of them.
 PHASES = {
-    "gather": ("komd.kernels.streamed", "StreamedMatrix", "gather"),
+    "gather": ("komd.matrix.streamed", "StreamedMatrix", "gather"),
     "solve": ("komd.models.cfkomd", "CFKOMD", "_weigh_gathered"),
-    "count": ("komd.kernels.strips", "Workplace", "fill"),
-    "use": ("komd.models.streaming", "_Group", "_use"),
-    "gather_rows": ("komd._core.gathered", None, "gather_rows"),
+    "count": ("komd.matrix.strip_builder", "Workplace", "fill"),
+    "use": ("komd.engine.streamed_ranking", "_Group", "_use"),
+    "gather_rows": ("komd._core.gather", None, "gather_rows"),
     "solve_gathered": ("komd._core.solve", None, "solve_gathered"),
-    "cut_strip": ("komd._core.strips", None, "cut_strip"),
-    "count_strip": ("komd._core.strips", None, "count_strip"),
-    "use_strip": ("komd._core.fused", None, "use_strip"),
+    "cut_strip": ("komd._core.strip_counting", None, "cut_strip"),
+    "count_strip": ("komd._core.strip_counting", None, "count_strip"),
+    "use_strip": ("komd._core.rank_strip", None, "use_strip"),
 }
 
 
@@ -40,7 +40,7 @@ class Clock:
             home: Any = import_module(module)
             home = getattr(home, owner) if owner else home
             setattr(home, function, self._timed(name, getattr(home, function)))
-        import_module("komd.models.counted")._AT_HAND = 0.0  # streamed at any size, as it would be at full size
+        import_module("komd.engine.kernel_based")._AT_HAND = 0.0  # streamed at any size, as it would be at full size
         self._watch_groups()
 
     def lap(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class Clock:
         return timed
 
     def _watch_groups(self) -> None:
-        from komd.models import streaming
+        from komd.engine import streamed_ranking as streaming
 
         ranked = streaming._Group.ranked
 

@@ -87,7 +87,7 @@ def measure(file: str) -> dict[str, Any]:
     """Seconds (the best of some rounds), memory, and the work that was done."""
     import komd
     from benchmarks.phases import Clock
-    from komd.interactions.ids import Ids
+    from komd.data.ids import Ids
     from komd.memory import peak, resident
 
     clock, text = Clock(), "ECFOMD(storage='streamed')"

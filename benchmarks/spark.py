@@ -142,8 +142,8 @@ METRICS = ["recall@20", "ndcg@100"]
 
 def _of_factors(U: Any, V: Any, train: komd.Interactions, test: komd.Interactions) -> dict[str, float]:
     """The same measures of ALS's factors; what a user has already is left out, which ALS's own lists do not do."""
-    from komd._core.ranks import mark_hits
-    from komd._core.topn import push_top, sort_top
+    from komd._core.auc import mark_hits
+    from komd._core.top_n import push_top, sort_top
     from komd.evaluation.metrics import BY_LIST
 
     tested = np.flatnonzero(test.activity)

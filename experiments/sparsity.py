@@ -69,7 +69,7 @@ rarer of the two has d = min(d_i, d_j) users, and each of them has the other ite
     P(K_ij ≠ 0) ≈ 1 − (1 − λ_ij/d)^d
 
 averaged over pairs of items. On random data with given degrees this is within 3 %
-(`tests/kernels/test_expectation.py`). It needs the two lists of degrees and nothing else, and takes some hundredths of
+(`tests/matrix/test_expected_density.py`). It needs the two lists of degrees and nothing else, and takes hundredths of
 a second on data of any size.
 
 Flattening one list (everybody with the mean, N unchanged) and comparing gives the factor by which that tail multiplies
@@ -150,7 +150,7 @@ def _costs(found: dict[str, Any]) -> str:
     )
     return f"""{head}Bytes follow from m and the density: 4 m² dense, 8 for each non-zero sparse. Seconds are modelled
 as so much a look, an entry and a pair; how fast this machine is at them is found by building two small kernels
-(`kernels/cost.py`). Other work on the machine moves both sides of the comparison.
+(`matrix/cost.py`). Other work on the machine moves both sides of the comparison.
 
 {sparsity_costs.table(found)}
 Bytes are within {max(0.1, 100 * bytes_):.1f} %, seconds within {apart:.2g} times. The Tanimoto kernel, the best of

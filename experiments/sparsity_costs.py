@@ -13,13 +13,13 @@ import numpy as np
 
 from experiments.places import keep, markdown
 from experiments.sparsity_table import DATA, interactions, title
-from komd.kernels.cost import costs, machine_speed
-from komd.kernels.density import exact_density, work_of
-from komd.kernels.dot_product import Tanimoto
-from komd.kernels.gram import kernel_matrix
-from komd.kernels.plan import Plan
-from komd.kernels.streamed import StreamedMatrix
-from komd.models.catalogue import Catalogue
+from komd.engine.catalogue import Catalogue
+from komd.kernels.functions import Tanimoto
+from komd.matrix.build import kernel_matrix
+from komd.matrix.cost import costs, machine_speed
+from komd.matrix.density import exact_density, work_of
+from komd.matrix.storage import Plan
+from komd.matrix.streamed import StreamedMatrix
 
 DENSE = 20_000  # items up to which the dense form is built
 REPEATS = 3  # the best counts

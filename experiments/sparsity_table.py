@@ -8,7 +8,7 @@ from typing import Any
 import komd
 from experiments import paper
 from experiments.places import DOCS, data_folder, keep, load, markdown
-from komd.kernels.density import exact_density, sampled_density, work_of
+from komd.matrix.density import exact_density, sampled_density, work_of
 from komd.sparsity.analysis import Analysis, analyze
 
 DATA = ("delicious", "lastfm", "ciao", "msd", "filmtrust", "book-crossing", "netflix", "ml-100k", "ml-1m")
@@ -62,7 +62,7 @@ def run() -> dict[str, Any]:
 
 
 def figure(found: list[Analysis]) -> None:
-    from komd.sparsity.plots import draw_densities
+    from komd.sparsity.sparsity_plots import draw_densities
     from komd.svg import standalone
 
     (DOCS / "figures").mkdir(parents=True, exist_ok=True)

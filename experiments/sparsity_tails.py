@@ -13,9 +13,9 @@ import scipy.sparse
 
 import komd
 from experiments.places import DOCS, keep, markdown
-from komd.kernels.density import exact_density
-from komd.kernels.expectation import paper_density, saturating_density
-from komd.kernels.plan import estimate_density
+from komd.matrix.density import exact_density
+from komd.matrix.expected_density import paper_density, saturating_density
+from komd.matrix.storage import estimate_density
 
 USERS, ITEMS, PAIRS = 4000, 2000, 40_000
 TASTES = 20

@@ -10,9 +10,9 @@ from typing import Any
 import komd
 from experiments import paper
 from experiments.places import keep, load, markdown
-from komd.kernels.density import exact_density
-from komd.kernels.expectation import paper_density
-from komd.kernels.plan import estimate_density
+from komd.matrix.density import exact_density
+from komd.matrix.expected_density import paper_density
+from komd.matrix.storage import estimate_density
 
 STAND_INS = {"ml-10m": "ml-1m"}  # where the paper's own is absent
 

@@ -32,7 +32,7 @@ def checkerboard():
     Everybody lacks exactly one item of their own colour, so the first place of each list is beyond dispute:
     `answers[user]` is that item.
     """
-    from komd.interactions.read import read
+    from komd.data.read import read
 
     pairs, answers = [], {}
     for number in range(24):
@@ -65,7 +65,7 @@ def ml_1m(real_data):
 @pytest.fixture
 def held_sparse(monkeypatch):
     """Kernels are held sparse from the first item on (small data would be dense)."""
-    from komd.kernels import plan
+    from komd.matrix import storage as plan
 
     monkeypatch.setattr(plan, "_SMALL", 0)
     monkeypatch.setattr(plan, "_FULL", np.inf)

@@ -35,8 +35,8 @@ def on_spark(path: Path, manifest: str):
     """The model as a worker of Spark opens it, where all see the same folder."""
     from pyspark import SparkFiles
 
-    from komd.spark.folder import Folder
-    from komd.spark.work import _held, opened
+    from komd.spark.executor_tasks import _held, opened
+    from komd.spark.model_folder import Folder
 
     _held.clear()
     SparkFiles._is_running_on_worker, SparkFiles._root_directory = True, str(path.parent)

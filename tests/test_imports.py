@@ -21,10 +21,11 @@ LAYERS = [
     {"evaluation"},
     {"sparsity"},
     {"models"},
+    {"engine"},
     {"store"},
+    {"matrix"},
     {"kernels"},
-    {"datasets"},
-    {"interactions"},
+    {"data"},
     {"threads", "memory", "errors", "files", "html", "svg"},
     {"_core", "progress"},
 ]

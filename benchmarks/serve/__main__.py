@@ -16,7 +16,7 @@ import pyarrow as pa
 import komd
 from benchmarks.measure import ROOT, machine, movielens
 from benchmarks.serve.load import Service, load
-from komd.serve.search import Search
+from komd.serve.name_search import Search
 
 HERE = Path(__file__).parent
 PAGE = ROOT / "docs" / "serving.md"

@@ -17,7 +17,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from komd import datasets, kernels, sparsity
+    from komd import kernels, sparsity
+    from komd.data import datasets, split
+    from komd.data.generate import generate
+    from komd.data.generate_like import generate_like
+    from komd.data.interactions import Interactions, align
+    from komd.data.read import read
+    from komd.engine.batch_output import recommend_to
+    from komd.engine.results import Explanation, Recommendations, Scores
     from komd.errors import (
         FallbackWarning,
         FilterWarning,
@@ -30,12 +37,6 @@ if TYPE_CHECKING:
     from komd.evaluation.compare import compare
     from komd.evaluation.comparison import Comparison
     from komd.evaluation.evaluate import Evaluation, evaluate
-    from komd.interactions import split
-    from komd.interactions.generate import generate
-    from komd.interactions.interactions import Interactions, align
-    from komd.interactions.like import generate_like
-    from komd.interactions.read import read
-    from komd.models.batch import recommend_to
     from komd.models.bpr import BPR
     from komd.models.bprknn import BPRKNN
     from komd.models.cfkomd import CFKOMD
@@ -44,13 +45,12 @@ if TYPE_CHECKING:
     from komd.models.ecfomd import ECFOMD
     from komd.models.msdw import MSDW
     from komd.models.popularity import Popularity
-    from komd.models.recommendations import Explanation, Recommendations, Scores
     from komd.models.registry import load, model_from_text
     from komd.models.rp3beta import RP3Beta
     from komd.models.slim import SLIM
     from komd.models.wrmf import WRMF
-    from komd.tuning.result import Tuning
     from komd.tuning.tune import tune
+    from komd.tuning.tuning_result import Tuning
 
 _HOME = {
     "BPR": "komd.models.bpr",
@@ -61,39 +61,39 @@ _HOME = {
     "EASE": "komd.models.ease",
     "ECFOMD": "komd.models.ecfomd",
     "Evaluation": "komd.evaluation.evaluate",
-    "Explanation": "komd.models.recommendations",
+    "Explanation": "komd.engine.results",
     "FallbackWarning": "komd.errors",
     "FilterWarning": "komd.errors",
     "InputError": "komd.errors",
-    "Interactions": "komd.interactions.interactions",
+    "Interactions": "komd.data.interactions",
     "KomdError": "komd.errors",
     "MSDW": "komd.models.msdw",
     "ModelFileError": "komd.errors",
     "Popularity": "komd.models.popularity",
     "RP3Beta": "komd.models.rp3beta",
-    "Recommendations": "komd.models.recommendations",
+    "Recommendations": "komd.engine.results",
     "SLIM": "komd.models.slim",
-    "Scores": "komd.models.recommendations",
+    "Scores": "komd.engine.results",
     "SolverError": "komd.errors",
-    "Tuning": "komd.tuning.result",
+    "Tuning": "komd.tuning.tuning_result",
     "UnknownIdError": "komd.errors",
     "WRMF": "komd.models.wrmf",
-    "align": "komd.interactions.interactions",
+    "align": "komd.data.interactions",
     "compare": "komd.evaluation.compare",
     "evaluate": "komd.evaluation.evaluate",
-    "generate": "komd.interactions.generate",
-    "generate_like": "komd.interactions.like",
+    "generate": "komd.data.generate",
+    "generate_like": "komd.data.generate_like",
     "load": "komd.models.registry",
     "model_from_text": "komd.models.registry",
-    "read": "komd.interactions.read",
-    "recommend_to": "komd.models.batch",
+    "read": "komd.data.read",
+    "recommend_to": "komd.engine.batch_output",
     "tune": "komd.tuning.tune",
 }
 _MODULES = {
-    "datasets": "komd.datasets",
+    "datasets": "komd.data.datasets",
     "kernels": "komd.kernels",
     "sparsity": "komd.sparsity",
-    "split": "komd.interactions.split",
+    "split": "komd.data.split",
 }
 
 __all__ = [

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from komd.errors import InputError
 from komd.progress import progress
 
-__all__ = ["apart", "blocks", "count", "even_blocks", "run"]
+__all__ = ["apart", "blocks", "count", "even_blocks", "for_each", "run"]
 
 _MOST = 4096  # threads that any machine has a use for
 
@@ -100,6 +100,19 @@ def run(
             raise
         finally:
             pool.shutdown(wait=patient, cancel_futures=True)
+
+
+def for_each(
+    work: Callable[[Block], object],
+    pieces: Sequence[Block],
+    *,
+    threads: int | None = None,
+    label: str = "",
+    size: Callable[[Block], int] | None = None,
+) -> None:
+    """`run` for work that is done for its effect."""
+    for _ in run(work, pieces, threads=threads, label=label, size=size):
+        pass
 
 
 def apart(work: Callable[[Callable[[], None]], Result]) -> Result:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import komd
-from komd.kernels.density import exact_density
+from komd.matrix.density import exact_density
 
 
 def test_one_data_set(plays, komd_out, komd_json):

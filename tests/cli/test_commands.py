@@ -112,7 +112,7 @@ def test_recommend_to_everybody(plays, tmp_path, komd_out, komd_json):
 
 
 def test_everybody_block_by_block(plays, tmp_path, komd_out, komd_json, monkeypatch):
-    monkeypatch.setattr("komd.cli.recommend._ROWS", 100)
+    monkeypatch.setattr("komd.cli.recommend_command._ROWS", 100)
     expected = komd.load(plays / "plays.komd").recommend(n=7).to_arrow().to_pylist()
     assert komd_json("recommend", plays / "plays.komd", "-n", 7)["recommendations"] == expected
     for suffix in ("csv", "parquet"):
@@ -296,7 +296,7 @@ def test_generate_tells_the_defaults_of_the_library(komd_out):
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_generate_like_msd(tmp_path, suffix, komd_json, monkeypatch):
-    monkeypatch.setattr("komd.cli.generate._PAIRS", 1000)  # several pieces
+    monkeypatch.setattr("komd.cli.generate_command._PAIRS", 1000)  # several pieces
     file = tmp_path / f"made.{suffix}"
     found = komd_json("generate", "--like", "msd", "--users", 200, "--text-ids", "--rng", 3, "-o", file)
     expected = komd.generate_like("msd", users=200, text_ids=True, rng=3)

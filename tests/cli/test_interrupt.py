@@ -83,7 +83,7 @@ def forever(x):
     while x[0] == 0.0:
         x[1] += 1.0
     return x[1]
-from komd.cli import show
+from komd.cli import output as show
 def slow(tables, file):
     file.write(b"half of a file")
     open({str(ready)!r}, "w").close()

@@ -14,8 +14,8 @@ import scipy.sparse as sparse
 import sklearn.base
 
 import komd
+from komd.data.interactions import Interactions
 from komd.errors import FallbackWarning, InputError, UnknownIdError
-from komd.interactions.interactions import Interactions
 from komd.models.registry import MODELS
 from tests import reference
 

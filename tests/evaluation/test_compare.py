@@ -17,7 +17,8 @@ import pytest
 
 import komd
 from komd.errors import InputError
-from komd.evaluation import work, worker
+from komd.evaluation import fold_process as worker
+from komd.evaluation import work_folder as work
 from komd.evaluation.compare import seconds
 
 METRICS = "auc,recall@5,coverage@5,novelty@5"
@@ -187,7 +188,7 @@ def test_every_part_of_the_question_counts(tmp_path):
 
 
 def test_times_are_part_of_the_data(data):
-    from komd.interactions.interactions import Interactions
+    from komd.data.interactions import Interactions
 
     def timed(times):
         return Interactions(data.users, data.items, data.indptr, data.indices, times)
@@ -197,7 +198,7 @@ def test_times_are_part_of_the_data(data):
 
 
 def test_half_by_time_and_text_ids(tmp_path):
-    from komd.interactions.interactions import Interactions
+    from komd.data.interactions import Interactions
 
     plain = komd.generate(users=80, items=40, activity=8, tastes=2, rng=1)
     times = np.random.default_rng(0).integers(0, 1000, plain.pairs)

@@ -10,10 +10,11 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from scipy.sparse import csr_array
 
 from komd.errors import InputError
-from komd.kernels import Jaccard, Linear, gram, kernel_named
+from komd.kernels import Jaccard, Linear, kernel_named
 from komd.kernels.asymmetric import AsymmetricCosine, CoOccurrence
-from komd.kernels.gram import kernel_matrix
-from komd.kernels.plan import Plan
+from komd.matrix import build as gram
+from komd.matrix.build import kernel_matrix
+from komd.matrix.storage import Plan
 
 binary = arrays(np.bool_, array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=12))
 unit = st.floats(0, 1)

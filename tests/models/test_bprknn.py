@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import komd
-from komd._core.sgd import draw, rank_pairs
+from komd._core.bpr_steps import draw, rank_pairs
 
 WORD = (1 << 64) - 1
 

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from scipy.sparse import csr_array
 
 import komd
-from komd.kernels import spectral
+from komd.matrix import ridge_filter as spectral
 from komd.models import ease
 
 binary = arrays(np.bool_, array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=12)).filter(np.any)

@@ -20,8 +20,8 @@ import pytest
 pytest.importorskip("fastapi")
 
 from komd.serve.app import create
-from komd.serve.run import configured
-from komd.serve.settings import Settings
+from komd.serve.serve_settings import Settings
+from komd.serve.server_process import configured
 
 
 class Running:

@@ -8,8 +8,8 @@ from pathlib import Path
 import uvicorn  # noqa: F401
 
 import komd.serve.app
-import komd.serve.protocol  # noqa: F401
-from komd.serve.live import Live
+import komd.serve.connections  # noqa: F401
+from komd.serve.hot_reload import Live
 
 if "KOMD_REHEARSED" in os.environ:
     Live(Path(os.environ["KOMD_REHEARSED"]))

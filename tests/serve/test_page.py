@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from komd.serve.settings import Settings
+from komd.serve.serve_settings import Settings
 
 from .conftest import Running
 

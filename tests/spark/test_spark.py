@@ -86,8 +86,8 @@ def variants():
 
 def test_every_variant_is_what_one_machine_fits(spark, tmp_path):
     """Saved arrays to the last bit, and so lists, similar items and explanations."""
-    from komd.models.catalogue import Catalogue
-    from komd.spark.learn import learn
+    from komd.engine.catalogue import Catalogue
+    from komd.spark.distributed_fit import learn
 
     data = komd.generate(users=80, items=40, activity=7, rng=5)
     user, item = data.users[3], data.items[11]

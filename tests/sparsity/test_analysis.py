@@ -10,7 +10,7 @@ import scipy.sparse
 
 import komd
 from komd.errors import InputError
-from komd.kernels import cost
+from komd.matrix import cost
 from komd.sparsity import Analyses, analyze, compare
 from komd.sparsity.effects import effects
 

@@ -12,12 +12,12 @@ import pytest
 import komd
 from komd.errors import InputError
 from komd.models.registry import MODELS
+from komd.tuning import inner_fold as workshop_module
 from komd.tuning import tune as tune_module
-from komd.tuning import workshop as workshop_module
-from komd.tuning.result import Trial, Tuning
-from komd.tuning.search import Search
-from komd.tuning.spaces import SPACES, Choice, open_choices
-from komd.tuning.workshop import Workshop
+from komd.tuning.inner_fold import Workshop
+from komd.tuning.optuna_search import Search
+from komd.tuning.search_space import SPACES, Choice, open_choices
+from komd.tuning.tuning_result import Trial, Tuning
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("optuna") is None, reason="Optuna is not installed: the extra tune"
@@ -260,7 +260,7 @@ def test_another_filter_of_low_rank_needs_no_other_eigenvectors(inner, monkeypat
     train, test = inner
     shop = Workshop(train, test, "auc", room=1 << 30)
     shop.measure(komd.CFKOMD(popularity=0.2, ridge=30, rank=20, storage="sparse"))
-    monkeypatch.setattr("komd.tuning.workshop.leading", lambda *words, **more: pytest.fail("found again"))
+    monkeypatch.setattr("komd.tuning.inner_fold.leading", lambda *words, **more: pytest.fail("found again"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # the second filter is a rough one, which a search does not tell again and again
         shop.measure(komd.CFKOMD(popularity=0.2, ridge=0.1, rank=20, storage="sparse"))
@@ -269,7 +269,7 @@ def test_another_filter_of_low_rank_needs_no_other_eigenvectors(inner, monkeypat
 def test_a_filter_that_single_precision_cannot_do_is_done_in_double(inner, monkeypatch):
     train, test = inner
     shop = Workshop(train, test, "auc", room=1 << 30)
-    monkeypatch.setattr("komd.kernels.spectral._ALLOWED", 0.0)
+    monkeypatch.setattr("komd.matrix.ridge_filter._ALLOWED", 0.0)
     model = komd.CFKOMD(ridge=10)
     quick, fresh = shop.fitted(model), model.clone().fit(train)
     assert np.allclose(quick._matrix.values, fresh._matrix.values, atol=1e-6)

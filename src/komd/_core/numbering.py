@@ -83,7 +83,7 @@ def number(
 
     `hashed` comes from `hash_values`. The caller leaves room: `stored` for all bytes of the batch,
     `hashes` and `starts` for all its values, and `slots` so many that empty ones remain.
-    Twin: a dict, in tests/interactions/test_encode.py.
+    Twin: a dict, in tests/data/test_encode.py.
     """
     mask = uint64(slots.size - 1)
     total = uint64(codes.size)

@@ -75,7 +75,7 @@ def sweep(g: np.ndarray, floor: np.ndarray, K_low: np.ndarray, K_high: np.ndarra
     """g += move (K_low - K_high); returns where g is least, and where g + floor is largest.
 
     `floor` is 0 for items with weight and minus infinity for others, so that the second is among those with weight.
-    Twin: tests/core/test_sweep.py.
+    Twin: tests/_core/test_sweep.py.
     """
     m = g.shape[0]
     low = 0

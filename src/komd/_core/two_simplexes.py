@@ -102,7 +102,7 @@ def scratch_for(longest: int, items: int) -> _Scratch:
 def multiply_symmetric(K: np.ndarray, X: np.ndarray, out: np.ndarray) -> None:
     """out[u] = K X[u] for every row u: terms in ascending order, whatever rows are computed together.
 
-    Twin: a matrix product in tests/core/test_two_simplexes.py.
+    Twin: a matrix product in tests/_core/test_two_simplexes.py.
     """
     m = K.shape[0]
     tile = np.empty((_ROWS, _COLUMNS))

@@ -18,18 +18,18 @@ import typer
 from typer.core import TyperGroup
 
 from komd.cli import interrupt
-from komd.cli.analyze import analyze
-from komd.cli.compare import compare
-from komd.cli.demo import demo
-from komd.cli.evaluate import evaluate
-from komd.cli.explain import explain
-from komd.cli.fit import fit
-from komd.cli.generate import generate
-from komd.cli.recommend import recommend
-from komd.cli.score import score
-from komd.cli.serve import serve
-from komd.cli.similar import similar
-from komd.cli.tune import tune
+from komd.cli.analyze_command import analyze
+from komd.cli.compare_command import compare
+from komd.cli.demo_command import demo
+from komd.cli.evaluate_command import evaluate
+from komd.cli.explain_command import explain
+from komd.cli.fit_command import fit
+from komd.cli.generate_command import generate
+from komd.cli.recommend_command import recommend
+from komd.cli.score_command import score
+from komd.cli.serve_command import serve
+from komd.cli.similar_command import similar
+from komd.cli.tune_command import tune
 from komd.errors import FallbackWarning, KomdError
 
 __all__ = ["app", "run"]

@@ -11,8 +11,8 @@ import typer
 from komd.errors import InputError
 
 if TYPE_CHECKING:
-    from komd.interactions.ids import Ids
-    from komd.interactions.interactions import Interactions
+    from komd.data.ids import Ids
+    from komd.data.interactions import Interactions
 
 __all__ = [
     "AsJson",

@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from komd import threads as pool
+from komd.data import split
+from komd.data.arguments import is_count
+from komd.data.interactions import Interactions
+from komd.engine.parameters import one_of
 from komd.errors import InputError
-from komd.evaluation import worker
+from komd.evaluation import fold_process as worker
 from komd.evaluation.comparison import Comparison, rows_of
 from komd.evaluation.grid import models_of
 from komd.evaluation.metrics import parse_metrics
-from komd.evaluation.work import FoldResult, Question, RowFolder, fingerprint, row_folder, store_data
+from komd.evaluation.work_folder import FoldResult, Question, RowFolder, fingerprint, row_folder, store_data
 from komd.files import unfinished
-from komd.interactions import split
-from komd.interactions.arguments import is_count
-from komd.interactions.interactions import Interactions
 from komd.memory import budget
-from komd.models.parameters import one_of
 from komd.progress import progress
 
 __all__ = ["compare", "seconds"]

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from komd.errors import InputError, nearest
 from komd.evaluation.significance import LEVEL, compared_with_best
-from komd.evaluation.work import FoldResult, Question
+from komd.evaluation.work_folder import FoldResult, Question
 
 __all__ = ["Comparison", "Row", "Score", "rows_of"]
 
@@ -127,7 +127,7 @@ class Comparison:
         return len(self.rows)
 
     def __repr__(self) -> str:
-        from komd.evaluation.report import text
+        from komd.evaluation.comparison_report import text
 
         return text(self)
 
@@ -178,13 +178,13 @@ class Comparison:
 
     def to_json(self) -> str:
         """`to_dict` as JSON text; what is not a number is null."""
-        from komd.evaluation.report import json_text
+        from komd.evaluation.comparison_report import json_text
 
         return json_text(self)
 
     def to_markdown(self) -> str:
         """The table in Markdown."""
-        from komd.evaluation.report import markdown
+        from komd.evaluation.comparison_report import markdown
 
         return markdown(self)
 
@@ -193,7 +193,7 @@ class Comparison:
 
         Returns the path of the page. Plots need matplotlib (the extra `plots`); without it the page says so.
         """
-        from komd.evaluation.page import page
+        from komd.evaluation.comparison_page import page
         from komd.files import write_text
 
         path = Path(folder)

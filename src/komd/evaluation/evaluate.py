@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from komd.data.interactions import Interactions
+from komd.engine.catalogue import OnUnknown
+from komd.engine.histories import Histories
+from komd.engine.parameters import one_of
+from komd.engine.ranking import TIES, Question, Ranked
+from komd.engine.recommender import Recommender
 from komd.errors import InputError
 from komd.evaluation.metrics import BY_LIST, Metric, Values, parse_metrics
-from komd.interactions.interactions import Interactions
-from komd.models.catalogue import OnUnknown
-from komd.models.histories import Histories
-from komd.models.parameters import one_of
-from komd.models.ranking import TIES, Question, Ranked
-from komd.models.recommender import Recommender
 
 __all__ = ["Evaluation", "Measured", "evaluate"]
 
@@ -141,7 +141,7 @@ def evaluate(
     asked = Question(deepest, model.catalogue.candidates(), targets=placed, tie=TIES[ties])
 
     def measure(ranked: Ranked, tested: Histories) -> tuple[dict[Metric, Values], dict[Metric, NDArray[np.int32]]]:
-        from komd._core.ranks import mark_hits
+        from komd._core.auc import mark_hits
 
         best, counts = ranked.items, ranked.counts
         values: dict[Metric, Values] = {}

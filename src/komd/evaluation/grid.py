@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
+from komd.engine.recommender import Recommender
 from komd.errors import InputError
-from komd.models.recommender import Recommender
 from komd.models.registry import model_from_text
 
 __all__ = ["expand", "models_of"]

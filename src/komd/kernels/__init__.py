@@ -1,6 +1,6 @@
 """Kernels between items, and the item-item matrices they make."""
 
-from komd.kernels.dot_product import (
+from komd.kernels.functions import (
     RBF,
     DotProduct,
     Jaccard,

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from komd.interactions.arguments import at_least
-from komd.kernels.dot_product import Floats, Kernel, _make_plain
+from komd.data.arguments import at_least
+from komd.kernels.functions import Floats, Kernel, _make_plain
 
 __all__ = ["AsymmetricCosine", "CoOccurrence"]
 

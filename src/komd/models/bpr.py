@@ -7,12 +7,12 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from komd.engine.catalogue import Catalogue
+from komd.engine.factor_based import FactorModel, factors_of, fit_rival, rival
+from komd.engine.histories import Histories
+from komd.engine.parameters import at_least, whole
+from komd.engine.recommender import Arrays
 from komd.errors import InputError, ModelFileError
-from komd.models.catalogue import Catalogue
-from komd.models.factors import FactorModel, factors_of, fit_rival, rival
-from komd.models.histories import Histories
-from komd.models.parameters import at_least, whole
-from komd.models.recommender import Arrays
 
 __all__ = ["BPR"]
 

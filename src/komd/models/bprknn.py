@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from komd.engine.catalogue import Catalogue
+from komd.engine.item_based import Neighbourhood
+from komd.engine.parameters import at_least, whole
 from komd.errors import InputError, SolverError
-from komd.kernels.matrix import DenseMatrix, ItemMatrix
+from komd.matrix.item_matrix import DenseMatrix, ItemMatrix
 from komd.memory import budget, readable
-from komd.models.catalogue import Catalogue
-from komd.models.itembased import Neighbourhood
-from komd.models.parameters import at_least, whole
 from komd.progress import progress
 
 __all__ = ["BPRKNN"]
@@ -82,7 +82,7 @@ class BPRKNN(Neighbourhood):
         self.rng = rng
 
     def _neighbours(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
-        from komd._core.sgd import rank_pairs
+        from komd._core.bpr_steps import rank_pairs
 
         rows = catalogue.histories
         m = len(catalogue.order)

@@ -9,21 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
+from komd.data.interactions import Interactions
+from komd.engine.catalogue import Catalogue
+from komd.engine.histories import Histories
+from komd.engine.item_based import RowSums
+from komd.engine.kernel_based import FromCounts, storage_word
+from komd.engine.parameters import at_least, one_of, whole
 from komd.errors import InputError, SolverError
-from komd.interactions.interactions import Interactions
-from komd.kernels.dot_product import Kernel, kernel_named
-from komd.kernels.eigen import VECTORS, leading
-from komd.kernels.filtered import filter_truncated
-from komd.kernels.matrix import DenseMatrix, ItemMatrix
-from komd.kernels.spectral import filter_ridge, ridge_precision
-from komd.kernels.updated import UpdatedMatrix, with_prior
+from komd.kernels.functions import Kernel, kernel_named
+from komd.kernels.recommended import recommended_parameters
+from komd.kernels.stages import RANK, common, stretched
+from komd.matrix.eigenvectors import VECTORS, leading
+from komd.matrix.item_matrix import DenseMatrix, ItemMatrix
+from komd.matrix.low_rank import UpdatedMatrix, with_prior
+from komd.matrix.low_rank_filter import filter_truncated
+from komd.matrix.ridge_filter import filter_ridge, ridge_fits, ridge_precision
 from komd.memory import budget, readable
-from komd.models.catalogue import Catalogue
-from komd.models.counted import FromCounts, storage_word
-from komd.models.histories import Histories
-from komd.models.itembased import RowSums
-from komd.models.parameters import at_least, one_of, whole
-from komd.models.stages import RANK, common, rule, stretched
 
 __all__ = ["CFKOMD", "Solution"]
 
@@ -190,7 +191,9 @@ class CFKOMD(FromCounts):
         interactions = Interactions.of(data)
         if interactions.pairs == 0:
             raise InputError(f"nothing to learn from: {interactions!r} holds no pair")
-        return cls(**rule(interactions, memory))
+        chosen = int(np.count_nonzero(interactions.popularity))
+        fits = ridge_fits(interactions.shape[1], chosen, memory)
+        return cls(**recommended_parameters(interactions, fits))
 
     def _kernel(self) -> Kernel:
         return kernel_named(self.kernel)

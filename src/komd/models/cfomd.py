@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from komd.engine.catalogue import Catalogue
+from komd.engine.histories import Histories
+from komd.engine.parameters import at_least
+from komd.engine.recommender import Arrays, Recommender
+from komd.engine.results import Contributions
 from komd.errors import InputError, ModelFileError, SolverError
-from komd.kernels.dot_product import Kernel, kernel_named
-from komd.kernels.gram import kernel_matrix
-from komd.kernels.matrix import DenseMatrix, ItemMatrix
-from komd.kernels.plan import plan
+from komd.kernels.functions import Kernel, kernel_named
+from komd.matrix.build import kernel_matrix
+from komd.matrix.item_matrix import DenseMatrix, ItemMatrix
+from komd.matrix.storage import plan
 from komd.memory import budget, readable
-from komd.models.catalogue import Catalogue
 from komd.models.cfkomd import CFKOMD, Solution
-from komd.models.histories import Histories
-from komd.models.parameters import at_least
-from komd.models.recommendations import Contributions
-from komd.models.recommender import Arrays, Recommender
 
 __all__ = ["CFOMD"]
 

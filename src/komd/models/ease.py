@@ -6,16 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
+from komd.engine.catalogue import Catalogue
+from komd.engine.item_based import Neighbourhood
+from komd.engine.parameters import at_least
 from komd.errors import InputError, SolverError
 from komd.kernels.asymmetric import CoOccurrence
-from komd.kernels.gram import kernel_matrix
-from komd.kernels.matrix import DenseMatrix, ItemMatrix
-from komd.kernels.plan import Plan
-from komd.kernels.spectral import inverse_scratch, invert
+from komd.matrix.build import kernel_matrix
+from komd.matrix.item_matrix import DenseMatrix, ItemMatrix
+from komd.matrix.ridge_filter import inverse_scratch, invert
+from komd.matrix.storage import Plan
 from komd.memory import budget, readable
-from komd.models.catalogue import Catalogue
-from komd.models.itembased import Neighbourhood
-from komd.models.parameters import at_least
 
 __all__ = ["EASE"]
 

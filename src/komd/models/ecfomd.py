@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from komd.kernels.dot_product import Kernel, Linear
+from komd.kernels.functions import Kernel, Linear
 from komd.models.cfkomd import CFKOMD
 
 __all__ = ["ECFOMD"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from komd.engine.histories import Histories
+from komd.engine.kernel_based import CountedNeighbourhood, storage_word
 from komd.kernels.asymmetric import AsymmetricCosine
-from komd.kernels.dot_product import Kernel
-from komd.models.counted import CountedNeighbourhood, storage_word
-from komd.models.histories import Histories
+from komd.kernels.functions import Kernel
 
 __all__ = ["MSDW"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from komd.kernels.matrix import ItemMatrix, SparseMatrix
-from komd.models.catalogue import Catalogue
-from komd.models.histories import Histories
-from komd.models.itembased import ItemBased, RowSums
+from komd.engine.catalogue import Catalogue
+from komd.engine.histories import Histories
+from komd.engine.item_based import ItemBased, RowSums
+from komd.matrix.item_matrix import ItemMatrix, SparseMatrix
 
 __all__ = ["Popularity"]
 

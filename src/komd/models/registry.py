@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from komd import store
+from komd.engine.recommender import Recommender
 from komd.errors import InputError, KomdError, ModelFileError, nearest
 from komd.kernels import RBF, DotProduct, Jaccard, Linear, Polynomial, Tanimoto
 from komd.models.bpr import BPR
@@ -17,7 +18,6 @@ from komd.models.ease import EASE
 from komd.models.ecfomd import ECFOMD
 from komd.models.msdw import MSDW
 from komd.models.popularity import Popularity
-from komd.models.recommender import Recommender
 from komd.models.rp3beta import RP3Beta
 from komd.models.slim import SLIM
 from komd.models.wrmf import WRMF

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from komd.engine.histories import Histories
+from komd.engine.kernel_based import CountedNeighbourhood, storage_word
+from komd.engine.parameters import at_least
 from komd.kernels.asymmetric import CoOccurrence
-from komd.kernels.dot_product import Kernel
-from komd.models.counted import CountedNeighbourhood, storage_word
-from komd.models.histories import Histories
-from komd.models.parameters import at_least
+from komd.kernels.functions import Kernel
 
 __all__ = ["RP3Beta"]
 

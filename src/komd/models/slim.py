@@ -6,15 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
+from komd.engine.catalogue import Catalogue
+from komd.engine.item_based import Neighbourhood
+from komd.engine.parameters import at_least, whole
 from komd.errors import InputError, SolverError
 from komd.kernels.asymmetric import CoOccurrence
-from komd.kernels.gram import kernel_matrix
-from komd.kernels.matrix import DenseMatrix, ItemMatrix, SparseMatrix
-from komd.kernels.plan import Plan
+from komd.matrix.build import kernel_matrix
+from komd.matrix.item_matrix import DenseMatrix, ItemMatrix, SparseMatrix
+from komd.matrix.storage import Plan
 from komd.memory import budget, readable
-from komd.models.catalogue import Catalogue
-from komd.models.itembased import Neighbourhood
-from komd.models.parameters import at_least, whole
 
 __all__ = ["SLIM"]
 
@@ -69,7 +69,7 @@ class SLIM(Neighbourhood):
         self.max_iterations = max_iterations
 
     def _neighbours(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
-        from komd._core.descent import regress_items
+        from komd._core.slim_descent import regress_items
 
         m = len(catalogue.order)
         workers = pool.count(threads)

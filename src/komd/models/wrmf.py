@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
-from komd.models.catalogue import Catalogue
-from komd.models.factors import FactorModel, fit_rival, rival
-from komd.models.histories import Histories
-from komd.models.parameters import at_least, whole
-from komd.models.recommendations import Contributions
-from komd.models.recommender import Arrays
+from komd.engine.catalogue import Catalogue
+from komd.engine.factor_based import FactorModel, fit_rival, rival
+from komd.engine.histories import Histories
+from komd.engine.parameters import at_least, whole
+from komd.engine.recommender import Arrays
+from komd.engine.results import Contributions
 
 __all__ = ["WRMF"]
 

@@ -10,10 +10,10 @@ from fastapi import FastAPI, HTTPException, Path, Query, Response
 from pydantic import BaseModel, BeforeValidator
 
 from komd.errors import KomdError
-from komd.serve.bench import Bench
-from komd.serve.events import StoreError
-from komd.serve.guard import decoded
-from komd.serve.metrics import CONTENT_TYPE, Metrics
+from komd.serve.access import decoded
+from komd.serve.event_store import StoreError
+from komd.serve.prometheus import CONTENT_TYPE, Metrics
+from komd.serve.request_queue import Bench
 from komd.serve.schemas import (
     LIMITS,
     Ask,

@@ -18,14 +18,14 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException as StarletteError
 
 from komd.errors import SolverError
+from komd.serve.access import Guard
 from komd.serve.api import Benches, add_routes, problems
-from komd.serve.bench import Bench, Busy
-from komd.serve.events import Events, StoreError
-from komd.serve.guard import Guard
-from komd.serve.live import Live
-from komd.serve.metrics import Metrics
+from komd.serve.event_store import Events, StoreError
+from komd.serve.hot_reload import Live
+from komd.serve.prometheus import Metrics
+from komd.serve.request_queue import Bench, Busy
+from komd.serve.serve_settings import VARIABLE, Settings
 from komd.serve.service import Service
-from komd.serve.settings import VARIABLE, Settings
 
 __all__ = ["create", "from_environment"]
 
@@ -82,7 +82,7 @@ def create(settings: Settings) -> Guard:
 
 def from_environment() -> Guard:
     """What a worker process serves: the settings are in its environment."""
-    from komd.serve.run import log_to_stderr
+    from komd.serve.server_process import log_to_stderr
 
     settings = Settings.from_text(os.environ[VARIABLE])
     log_to_stderr()

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from komd.serve.settings import Limits
+from komd.serve.serve_settings import Limits
 
 __all__ = [
     "Ask",

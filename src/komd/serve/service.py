@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from komd.serve.events import Events, Stored
-from komd.serve.ids import users_beginning
-from komd.serve.live import Live
+from komd.serve.event_store import Events, Stored
+from komd.serve.hot_reload import Live
+from komd.serve.id_text import users_beginning
+from komd.serve.model_snapshot import Ranked, Shelf
 from komd.serve.schemas import (
     Ask,
     Contribution,
@@ -31,8 +32,7 @@ from komd.serve.schemas import (
     SimilarItems,
     Why,
 )
-from komd.serve.settings import Limits
-from komd.serve.shelf import Ranked, Shelf
+from komd.serve.serve_settings import Limits
 
 __all__ = ["Service"]
 

@@ -18,6 +18,6 @@ if int(pyspark.__version__.split(".")[0]) < 4:  # pragma: no cover
     raise InputError(f"komd.spark needs pyspark 4 or later, this is {pyspark.__version__}: {install('spark')}")
 
 from komd.spark.estimator import KomdRecommender
-from komd.spark.model import KomdRecommenderModel, UnknownIdsWarning
+from komd.spark.spark_model import KomdRecommenderModel, UnknownIdsWarning
 
 __all__ = ["KomdRecommender", "KomdRecommenderModel", "UnknownIdsWarning"]

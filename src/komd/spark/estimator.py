@@ -12,15 +12,15 @@ from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
 from pyspark.sql import DataFrame
 
+from komd.engine.kernel_based import FromCounts
+from komd.engine.recommender import Recommender
 from komd.errors import InputError
-from komd.models.counted import FromCounts
-from komd.models.recommender import Recommender
 from komd.models.registry import model_from_text
-from komd.spark.folder import check_executors, context_of
-from komd.spark.gather import catalogue_of
-from komd.spark.learn import learn
-from komd.spark.model import KomdRecommenderModel
-from komd.spark.parameters import Columns, chosen
+from komd.spark.column_params import Columns, chosen
+from komd.spark.distributed_fit import learn
+from komd.spark.gather_catalogue import catalogue_of
+from komd.spark.model_folder import check_executors, context_of
+from komd.spark.spark_model import KomdRecommenderModel
 
 __all__ = ["KomdRecommender"]
 

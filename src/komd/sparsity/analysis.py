@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from komd import threads as pool
+from komd.data.interactions import Interactions
 from komd.errors import InputError
 from komd.files import write_text
-from komd.interactions.interactions import Interactions
-from komd.kernels.cost import Cost, costs
-from komd.kernels.density import WORK_LIMIT, Density, density, work_of
-from komd.kernels.expectation import paper_density
-from komd.kernels.plan import estimate_density, plan
+from komd.matrix.cost import Cost, costs
+from komd.matrix.density import WORK_LIMIT, Density, density, work_of
+from komd.matrix.expected_density import paper_density
+from komd.matrix.storage import estimate_density, plan
 from komd.memory import budget
 from komd.sparsity.effects import Effects, effects
 from komd.sparsity.longtail import Tail, tail
@@ -91,7 +91,7 @@ class Analysis:
 
     def to_markdown(self) -> str:
         """A section in Markdown."""
-        from komd.sparsity.report import section
+        from komd.sparsity.sparsity_report import section
 
         return section(self)
 
@@ -100,7 +100,7 @@ class Analysis:
         return Analyses((self,)).report(folder)
 
     def __repr__(self) -> str:
-        from komd.sparsity.report import text
+        from komd.sparsity.sparsity_report import text
 
         return text(self)
 
@@ -127,13 +127,13 @@ class Analyses(Sequence[Analysis]):
 
     def to_markdown(self) -> str:
         """The table of densities, then a section for each data set."""
-        from komd.sparsity.report import markdown
+        from komd.sparsity.sparsity_report import markdown
 
         return markdown(self)
 
     def report(self, folder: str | Path) -> Path:
         """Write index.html, results.md and results.json into a folder; returns the page's path."""
-        from komd.sparsity.page import page
+        from komd.sparsity.sparsity_page import page
 
         place = Path(folder)
         if place.exists() and not place.is_dir():
@@ -148,7 +148,7 @@ class Analyses(Sequence[Analysis]):
         return place / "index.html"
 
     def __repr__(self) -> str:
-        from komd.sparsity.report import table_text
+        from komd.sparsity.sparsity_report import table_text
 
         return table_text(self)
 

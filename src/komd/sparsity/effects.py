@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from komd.kernels.expectation import saturating_density
+from komd.matrix.expected_density import saturating_density
 
 __all__ = ["Effects", "effects"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from komd.kernels.cost import Cost
-from komd.kernels.density import Density, percent
+from komd.matrix.cost import Cost
+from komd.matrix.density import Density, percent
 from komd.memory import readable
 from komd.sparsity.effects import Effects
 from komd.sparsity.longtail import Tail

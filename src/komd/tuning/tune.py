@@ -9,24 +9,24 @@ from typing import Any
 
 import numpy as np
 
+from komd.data import split
+from komd.data.arguments import is_count
+from komd.data.interactions import Interactions
+from komd.engine.recommender import Recommender
 from komd.errors import InputError, KomdError
 from komd.evaluation.compare import seconds as in_seconds
 from komd.evaluation.metrics import parse_metrics
-from komd.interactions import split
-from komd.interactions.arguments import is_count
-from komd.interactions.interactions import Interactions
-from komd.kernels.eigen import PRODUCTS, VECTORS
-from komd.kernels.expectation import saturating_density
-from komd.kernels.spectral import ridge_fits
+from komd.kernels.stages import RANK
+from komd.matrix.eigenvectors import PRODUCTS, VECTORS
+from komd.matrix.expected_density import saturating_density
+from komd.matrix.ridge_filter import ridge_fits
 from komd.memory import budget as memory_budget
-from komd.models.recommender import Recommender
 from komd.models.registry import model_from_text
-from komd.models.stages import RANK
-from komd.tuning.notebook import Notebook
-from komd.tuning.result import Trial, Tuning
-from komd.tuning.search import Search
-from komd.tuning.spaces import Choice, open_choices
-from komd.tuning.workshop import Workshop
+from komd.tuning.inner_fold import Workshop
+from komd.tuning.optuna_search import Search
+from komd.tuning.search_space import Choice, open_choices
+from komd.tuning.trial_log import Notebook
+from komd.tuning.tuning_result import Trial, Tuning
 
 __all__ = ["tune"]
 

@@ -1,0 +1,113 @@
+"""Made-up users who choose items: each user has a random stream of their own, so blocks of users may run anywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import uint64
+from numpy.typing import NDArray
+
+from komd._core.compile import compiled, inner
+
+__all__ = ["choose"]
+
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+_LIKED = 5  # tastes of a user, at most
+_BORED = 16  # repeats in a row after which a user looks beyond their tastes
+_STUCK = 32  # and after which any item will do
+
+
+@inner
+def _mixed(z: np.uint64) -> np.uint64:
+    z = (z ^ (z >> uint64(30))) * _FIRST
+    z = (z ^ (z >> uint64(27))) * _SECOND
+    z ^= z >> uint64(31)
+    return z
+
+
+@inner
+def _uniform(state: NDArray[np.uint64]) -> float:
+    """A number in [0, 1): the upper 53 bits of splitmix64, whose whole state is `state[0]`."""
+    state[0] += _GAMMA
+    return float(_mixed(state[0]) >> uint64(11)) * 2.0**-53
+
+
+@inner
+def _search(line: NDArray[np.float64], low: int, high: int, x: float) -> int:
+    """The first k from `low` with line[k] > x, or `high` - 1 when rounding leaves none."""
+    last = high - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if line[middle] > x:
+            high = middle
+        else:
+            low = middle + 1
+    return min(low, last)
+
+
+@compiled
+def choose(
+    seed: int,
+    start: int,
+    stop: int,
+    indptr: NDArray[np.int64],
+    given_indptr: NDArray[np.int64],
+    given: NDArray[np.int32],
+    line: NDArray[np.float64],
+    bounds: NDArray[np.int64],
+    strength: float,
+    numbers: NDArray[np.int32],
+    seen: NDArray[np.int32],
+    indices: NDArray[np.int32],
+) -> None:
+    """Fill the rows `start` .. `stop` of `indices`, each with distinct items in the order of choosing.
+
+    `line` (items,) runs up to 1: the popularity of each item added to that of those before it, taste after taste;
+    taste t owns the items bounds[t] .. bounds[t + 1]. Users have one to five tastes, drawn by the popularity of all
+    their items, with exponential weights; a choice follows them with probability `strength` and popularity alone
+    otherwise. The items `given` to a user come last in the row, without being drawn. Item i is written as
+    `numbers[i]`. `seen` (items,) is scratch: no entry is a user of these rows plus 1.
+    Twin: tests/data/test_like.py::by_hand.
+    """
+    state = np.empty(1, np.uint64)
+    liked = np.empty(_LIKED, np.int64)
+    weight = np.empty(_LIKED, np.float64)
+    items = line.size
+    tastes = bounds.size - 1
+    ends = np.empty(tastes, np.float64)
+    for t in range(tastes):
+        ends[t] = line[bounds[t + 1] - 1]
+    for u in range(start, stop):
+        state[0] = _mixed(uint64(seed) ^ _mixed(uint64(u + 1) * _GAMMA))
+        mark = np.int32(u + 1)
+        place = indptr[u]
+        last = indptr[u + 1]
+        for k in range(given_indptr[u], given_indptr[u + 1]):
+            last -= 1
+            indices[last] = numbers[given[k]]
+            seen[given[k]] = mark
+        likes = 1 + int(_uniform(state) * _LIKED)
+        total = 0.0
+        for k in range(likes):
+            liked[k] = _search(ends, 0, tastes, _uniform(state))
+            total -= np.log(1.0 - _uniform(state))
+            weight[k] = total
+        repeats = 0
+        while place < last:
+            if repeats >= _STUCK:
+                i = int(_uniform(state) * items)
+            elif repeats >= _BORED or _uniform(state) >= strength:
+                i = _search(line, 0, items, _uniform(state))
+            else:
+                t = liked[_search(weight, 0, likes, _uniform(state) * total)]
+                low = bounds[t]
+                below = line[low - 1] if low > 0 else 0.0
+                i = _search(line, low, bounds[t + 1], below + _uniform(state) * (ends[t] - below))
+            if seen[i] == mark:
+                repeats += 1
+            else:
+                repeats = 0
+                seen[i] = mark
+                indices[place] = numbers[i]
+                place += 1

@@ -1,0 +1,121 @@
+"""`komd analyze`: how full the kernel of a data set will be, why, and what it will cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from komd.cli import options
+from komd.cli import output as show
+from komd.errors import InputError
+
+if TYPE_CHECKING:
+    from komd.data.interactions import Interactions
+
+__all__ = ["analyze"]
+
+
+def analyze(
+    data: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DATA",
+            help="Each a data set: a file or pattern, SQL, or the name of one of the paper's (komd.datasets), as ciao.",
+        ),
+    ],
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="DIR", help="Folder for index.html, results.md and results.json."),
+    ] = None,
+    work_limit: Annotated[
+        int,
+        typer.Option(
+            "--work-limit",
+            min=1,
+            help="Count K exactly up to so many looks (the sum of squared activities); sample its rows above.",
+        ),
+    ] = 2_000_000_000,
+    rng: options.Rng = 0,
+    user: options.UserColumn = None,
+    item: options.ItemColumn = None,
+    rating: options.RatingColumn = None,
+    time: options.TimeColumn = None,
+    min_rating: options.MinRating = None,
+    separator: options.Separator = None,
+    header: options.Header = None,
+    database: options.Database = None,
+    threads: options.Threads = None,
+    memory: options.Memory = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Know what a kernel will cost before computing it: density, long tails, memory and time, and what to do.
+
+    Several data sets come side by side. Nothing is fitted, and K is never built.
+    """
+    if report is not None and report.exists() and not report.is_dir():
+        raise InputError(f"--report must be a folder, and {report} is a file")
+    from komd.memory import budget
+    from komd.sparsity.analysis import Analyses
+    from komd.sparsity.analysis import analyze as one
+    from komd.sparsity.sparsity_report import rich_table
+    from komd.threads import count
+
+    budget(memory)  # what is wrong is said before anything is read
+    count(threads)
+
+    def read(text: str) -> Interactions:
+        known = _known(text) if database is None else None
+        return known or options.read(
+            [text],
+            user=user,
+            item=item,
+            rating=rating,
+            time=time,
+            min_rating=min_rating,
+            separator=separator,
+            header=header,
+            database=database,
+            memory=memory,
+        )
+
+    found = []
+    for name, text in zip(_names(data), data, strict=True):
+        given = read(text)
+        found.append(one(given, name=name, work_limit=work_limit, memory=memory, rng=rng, threads=threads))
+        del given  # one data set in memory at a time
+    together = Analyses(found)
+    page = None if report is None else together.report(report)
+    if as_json:
+        print(together.to_json())
+        return
+    if len(found) > 1:
+        show.console().print(rich_table(together))
+    for each in found:
+        show.say(repr(each) if len(found) == 1 else "\n".join([show.plain(each.name), *each.verdict, ""]))
+    if page is not None:
+        show.say(f"report: {page}")
+
+
+def _known(text: str) -> Interactions | None:
+    """A data set of the paper, where the text is the name of one and not of a file."""
+    import komd
+
+    if Path(text).exists() or text not in komd.datasets.names():
+        return None
+    return komd.datasets.load(text)
+
+
+def _names(data: list[str]) -> list[str]:
+    """What to call each: the file's name, with as many folders before it as tell them apart.
+
+    >>> _names(["a/plays.csv", "b/plays.csv"]), _names(["x/ratings.dat.gz", "ciao"])
+    (['a/plays.csv', 'b/plays.csv'], ['ratings.dat.gz', 'ciao'])
+    """
+    most = max((len(Path(text).parts) for text in data), default=1)
+    for depth in range(1, most + 1):
+        names = ["/".join(Path(text).parts[-depth:]) or text for text in data]
+        if len(set(names)) == len(names):
+            return names
+    return list(data)

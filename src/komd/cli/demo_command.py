@@ -1,0 +1,163 @@
+"""`komd demo`: the whole of komd in half a minute, on a made-up catalogue."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from komd.cli import options
+from komd.cli import output as show
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from komd.data.interactions import Interactions
+    from komd.engine.recommender import Recommender
+
+__all__ = ["demo"]
+
+_METRICS = {"auc": "AUC", "ndcg@10": "nDCG@10", "recall@20": "recall@20", "coverage@10": "coverage@10"}
+
+
+def demo(
+    users: Annotated[int, typer.Option("--users", min=50, help="How many people to make up.")] = 2000,
+    items: Annotated[int, typer.Option("--items", min=50, help="How many items.")] = 600,
+    activity: Annotated[float, typer.Option("--activity", help="Mean number of items of a person.")] = 30.0,
+    rng: options.Rng = 0,
+    serve: Annotated[bool, typer.Option("--serve", help="Serve the catalogue, with a page to play with.")] = False,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="With --serve: port; 0 takes a free one.")
+    ] = 8000,
+) -> None:
+    """Generate a catalogue, fit, compare, recommend, explain: see what komd does."""
+    import komd
+
+    if serve:
+        _serve(komd.generate(users=users, items=items, activity=activity, rng=rng), port)
+        return
+
+    show.say("Making up people with tastes, and hiding half of what some of them chose …")
+    data = komd.generate(users=users, items=items, activity=activity, rng=rng)
+    train, test = next(komd.split.folds(data, rng=rng))
+    show.say(f"{data!r}: {test.pairs:,} pairs hidden.")
+    show.say("Fitting …")
+    model = _compare(train, test)
+    person = _somebody(train, test)
+    best = _recommend(model, train, test, person)
+    show.say(f"Why {best}? Each item of the history adds its part; together they are the score, exactly.")
+    show.explanation(model.explain(person, best))
+    _stranger(model, train)
+    _next_steps(users, items, activity, rng, person, best)
+
+
+def _serve(data: Interactions, port: int) -> None:
+    """Fit, save in a folder that goes away again, and serve until stopped."""
+    import tempfile
+    from pathlib import Path
+
+    import komd
+    from komd.cli import interrupt
+    from komd.files import unfinished
+    from komd.serve.serve_settings import Settings
+    from komd.serve.server_process import run
+
+    with unfinished(Path(tempfile.mkdtemp(prefix="komd-demo-"))) as folder:
+        model, names = folder / "demo.komd", folder / "names.parquet"
+        komd.CFKOMD().fit(data).save(model)
+        _name(data, names)
+        show.say(f"{data!r}: open the address below in a browser; Ctrl-C stops, and nothing is kept.")
+        interrupt.yield_to()
+        run(Settings(model=model, store=f"sqlite:///{folder / 'events.db'}", items=names, port=port))
+
+
+def _name(data: Interactions, path: Path) -> None:
+    """A table of the generated names, with the taste of each in a column of its own."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from komd.data.generate import taste
+
+    ids = data.items.values.to_pylist()
+    names = [name.rpartition(" (")[0] for name in ids]
+    pq.write_table(pa.table({"id": ids, "name": names, "taste": [taste(name) for name in ids]}), path)
+
+
+def _compare(train: Interactions, test: Interactions) -> Recommender:
+    """Fit CF-KOMD and Popularity, show both; returns the first."""
+    import komd
+
+    made = show.table("model", *_METRICS.values(), "seconds", right=(*_METRICS.values(), "seconds"))
+    fitted: list[Recommender] = [komd.Popularity(), komd.CFKOMD(kernel="tanimoto")]
+    gains = []
+    for model in fitted:
+        start = time.perf_counter()
+        found = komd.evaluate(model.fit(train), test, metrics=list(_METRICS))
+        taken = time.perf_counter() - start
+        gains.append(found["ndcg@10"].mean)
+        show.row(made, model.text, *(f"{found[name].mean:.3f}" for name in _METRICS), f"{taken:.1f}")
+    show.console().print(made)
+    times = (
+        f" In the first ten, CF-KOMD gains {gains[1] / gains[0]:.1f} times what popularity does." if gains[0] else ""
+    )
+    show.say(f"1 is perfect; an AUC of 0.5 is chance.{times}\n")
+    return fitted[-1]
+
+
+def _somebody(train: Interactions, test: Interactions) -> Any:
+    """A tested person with a history of a readable length."""
+    import numpy as np
+
+    tested = np.flatnonzero(test.activity > 0)
+    return train.users[int(tested[np.argmin(np.abs(train.activity[tested] - 8))])]
+
+
+def _recommend(model: Recommender, train: Interactions, test: Interactions, person: Any) -> Any:
+    """Show a person's history beside what is recommended; returns the best item."""
+    from itertools import zip_longest
+
+    chosen, hidden = train.history(person)[:10], set(test.history(person))
+    served = model.recommend(person, n=10).table.to_pylist()
+    made = show.table(f"{person} chose", "komd recommends", "score", "hidden", right=("score",))
+    for left, right in zip_longest(chosen, served):
+        cells = ("", "", "")
+        if right is not None:
+            mark = "✓ was chosen" if right["item_id"] in hidden else ""
+            cells = (right["item_id"], f"{right['score']:.3f}", mark)
+        show.row(made, "" if left is None else left, *cells)
+    show.console().print(made)
+    return served[0]["item_id"]
+
+
+def _stranger(model: Recommender, train: Interactions) -> None:
+    """Serve somebody the model has never seen."""
+    import numpy as np
+
+    from komd.data.generate import taste
+
+    liked = [train.items[int(k)] for k in np.argsort(-train.popularity, kind="stable")[:40]]
+    first = liked[0]
+    second = next((item for item in liked if taste(item) != taste(first)), liked[1])
+    start = time.perf_counter()
+    result = model.recommend(histories={"stranger": [first, second]}, n=5)
+    taken = 1000 * (time.perf_counter() - start)
+    show.say(f"A stranger walks in with {first} and {second}. Nothing is retrained; {taken:.1f} ms later:")
+    for line in result.table.to_pylist():
+        show.say(f"  {line['rank']}. {line['item_id']}")
+
+
+def _next_steps(users: int, items: int, activity: float, rng: int, person: Any, best: Any) -> None:
+    made = ["generate", "-o", "plays.csv", "--users", users, "--items", items, "--activity", activity, "--rng", rng]
+    commands: list[list[Any]] = [
+        made,
+        ["fit", "plays.csv", "-o", "plays.komd"],
+        ["recommend", "plays.komd", "--user", person],
+        ["recommend", "plays.komd", "--history", best],
+        ["explain", "plays.komd", person, best],
+        ["evaluate", "plays.csv", "--model", "Popularity", "--model", "ECFOMD", "--model", "CFKOMD"],
+    ]
+    show.say("\nTry next, with these or with your own plays.csv (a user and an item a line):")
+    for words in commands:
+        show.say("  " + shlex.join(["komd", *map(str, words)]))

@@ -1,0 +1,43 @@
+"""`komd explain`: why an item gets its score."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from komd.cli import options
+from komd.cli import output as show
+from komd.errors import InputError
+
+__all__ = ["explain"]
+
+
+def explain(
+    model: options.ModelFolder,
+    ids: Annotated[
+        list[str], typer.Argument(metavar="[USER] ITEM", help="A known person and an item; with --history, an item.")
+    ],
+    history: Annotated[
+        str | None,
+        typer.Option("--history", metavar='"A,B,C"', help="Items of someone the model need not know."),
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show why an item gets its score: item by item of the history."""
+    import komd
+
+    if len(ids) != (2 if history is None else 1):
+        raise InputError("explain takes MODEL USER ITEM, or MODEL ITEM with --history 'A,B,C'")
+    fitted = komd.load(model)
+    catalogue = fitted.catalogue
+    item = catalogue.items.parse(ids[-1])
+    if history is None:
+        result = fitted.explain(catalogue.users.parse(ids[0]), item)
+    else:
+        chosen = options.ids_of(catalogue.items, options.listed(history), "error")
+        result = fitted.explain(item=item, history=chosen)
+    if as_json:
+        show.json_document({"model": fitted.text} | result.to_dict())
+    else:
+        show.explanation(result)

@@ -1,0 +1,103 @@
+"""`komd generate`: made-up data to try things on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from komd.cli import options
+from komd.cli import output as show
+from komd.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from komd.data.interactions import Interactions
+
+__all__ = ["generate"]
+
+_PAIRS = 1_000_000  # written at a time
+
+
+def generate(
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="A .csv or .parquet file to write.")],
+    like: Annotated[
+        str | None,
+        typer.Option(
+            "--like",
+            metavar="NAME",
+            help="In the shape of a known data set: msd (1.2 million people, 384,546 songs, 48 million pairs).",
+        ),
+    ] = None,
+    users: Annotated[
+        int | None, typer.Option("--users", help="How many people.", show_default="2000; with --like as many as there")
+    ] = None,
+    items: Annotated[
+        int | None, typer.Option("--items", help="How many items.", show_default="1000; with --like by --users")
+    ] = None,
+    activity: Annotated[
+        float | None,
+        typer.Option("--activity", help="Mean number of items of a person.", show_default="30; with --like as there"),
+    ] = None,
+    text_ids: Annotated[
+        bool, typer.Option("--text-ids", help="With --like: ids written as the original's, instead of numbers.")
+    ] = False,
+    tastes: Annotated[int | None, typer.Option("--tastes", help="Groups of items.", show_default="12")] = None,
+    taste_strength: Annotated[
+        float | None,
+        typer.Option(
+            "--taste-strength", help="0: all follow popularity; 1: all keep to their tastes.", show_default="0.8"
+        ),
+    ] = None,
+    item_tail: Annotated[
+        float | None, typer.Option("--item-tail", help="Larger: few items take most choices.", show_default="1")
+    ] = None,
+    user_tail: Annotated[
+        float | None, typer.Option("--user-tail", help="Larger: few people make most choices.", show_default="0.6")
+    ] = None,
+    rng: options.Rng = 0,
+    as_json: options.AsJson = False,
+) -> None:
+    """Make up people who choose items by taste and by popularity."""
+    show.check_output(output, (".csv", ".parquet"))
+    import komd
+    from komd.memory import readable
+
+    counts = _given(users=users, items=items, activity=activity)
+    forms = _given(tastes=tastes, taste_strength=taste_strength, item_tail=item_tail, user_tail=user_tail)
+    if like is None:
+        if text_ids:
+            raise InputError("--text-ids goes with --like, which says whose ids to imitate")
+        data = komd.generate(**counts, **forms, rng=rng)
+    else:
+        if forms:
+            words = ", ".join(f"--{name.replace('_', '-')}" for name in forms)
+            raise InputError(f"{words} cannot go with --like {like}, which sets the shape")
+        data = komd.generate_like(like, **counts, text_ids=text_ids, rng=rng)
+    _, size = show.write(_tables(data), output)
+    if as_json:
+        show.json_document({"path": str(output), "bytes": size} | show.counts(data))
+    else:
+        show.say(f"wrote {output} ({readable(size)}): {data!r}")
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """Those that were asked for; for the others the library has defaults."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _tables(data: Interactions) -> Iterator[pa.Table]:
+    """One row for each pair, so many at a time."""
+    import pyarrow as pa
+
+    from komd.progress import progress
+    from komd.threads import blocks
+
+    rows = data.rows
+    with progress("writing", data.pairs) as advance:
+        for a, b in blocks(data.pairs, _PAIRS):
+            yield pa.table({"user_id": data.users.take(rows[a:b]), "item_id": data.items.take(data.indices[a:b])})
+            advance(b - a)

@@ -1,0 +1,70 @@
+"""`komd serve`: a saved model as an HTTP service with a page to play with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from komd.cli import interrupt, options
+
+__all__ = ["serve"]
+
+
+def serve(
+    model: options.ModelFolder,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store",
+            metavar="URL",
+            envvar="KOMD_STORE",
+            help="Where live histories are kept: sqlite:///FILE or postgresql://…; a file beside the model by default.",
+        ),
+    ] = None,
+    items: Annotated[
+        Path | None,
+        typer.Option("--items", metavar="NAMES", help="Table (CSV, TSV, Parquet) with id, name and further columns."),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", help="File with a token a line; requests must carry one of them."),
+    ] = None,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="How many processes.")] = 1,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option("--origin", help="A site whose pages may use the API, as https://shop.example; may be repeated."),
+    ] = None,
+    insecure: Annotated[
+        bool,
+        typer.Option("--insecure", help="Listen beyond this machine without a token. Everybody may read and write."),
+    ] = False,
+    log_requests: Annotated[bool, typer.Option("--log-requests", help="A line for each request, without ids.")] = False,
+    log_ids: Annotated[
+        bool, typer.Option("--log-ids", help="Let the log name ids: in addresses, and in what errors say.")
+    ] = False,
+) -> None:
+    """Serve recommendations over HTTP, with live histories in a database and a page to play with."""
+    from komd.serve.serve_settings import Settings
+    from komd.serve.server_process import run
+
+    folder = model.absolute()
+    interrupt.yield_to()
+    run(
+        Settings(
+            model=model,
+            store=store or f"sqlite:///{folder.with_name(folder.name + '.events.db')}",
+            items=items,
+            host=host,
+            port=port,
+            token_file=token_file,
+            insecure=insecure,
+            workers=workers,
+            origins=tuple(origin or ()),
+            log_requests=log_requests,
+            log_ids=log_ids,
+        )
+    )

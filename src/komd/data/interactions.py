@@ -1,0 +1,343 @@
+"""Who chose what: users × items, binary, with the ids of both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sparse
+from numpy.typing import NDArray
+
+from komd.data.columns import Reading
+from komd.data.encode import Encoder, as_text
+from komd.data.ids import Ids, Numbers
+from komd.errors import InputError
+
+__all__ = ["ACCEPTED", "Interactions", "align", "from_matrix"]
+
+ACCEPTED = (
+    "a path, a pattern such as 'plays/*.parquet', a list of paths, SQL with database=, a frame "
+    "(pandas, polars, pyarrow, duckdb), a list of pairs, a numpy array of pairs or a scipy sparse matrix"
+)
+_NO_TIMES = np.zeros(0, np.int64)
+
+
+class Interactions:
+    """Which users chose which items. Immutable.
+
+    Row u holds the items of user u as numbers, in the order in which the data gave them; every pair
+    appears once. Made by `komd.read`, `komd.generate` or `Interactions.of`.
+
+    Parameters
+    ----------
+    users, items : Ids
+        The ids of rows and columns.
+    indptr : numpy.ndarray of int64, shape (users + 1,)
+        Row u is `indices[indptr[u]:indptr[u + 1]]`.
+    indices : numpy.ndarray of int32, shape (pairs,)
+        Numbers of items, distinct within a row.
+    times : numpy.ndarray of int64, shape (pairs,), optional
+        When each pair came to be, in any unit.
+    seen : Interactions, optional
+        Pairs over the same users and items that are not part of the histories, yet known to the user: those rated
+        below `min_rating`. Models learn nothing from them and do not recommend them.
+
+    Examples
+    --------
+    >>> import scipy.sparse
+    >>> data = Interactions.of(scipy.sparse.csr_array([[1, 1, 0], [0, 0, 1]]))
+    >>> data
+    Interactions(2 users × 3 items, 3 pairs, 50 % full)
+    >>> data.history(0)
+    [0, 1]
+    """
+
+    __slots__ = ("indices", "indptr", "items", "reading", "seen", "times", "users")
+
+    def __init__(
+        self,
+        users: Ids,
+        items: Ids,
+        indptr: NDArray[np.int64],
+        indices: Numbers,
+        times: NDArray[np.int64] | None = None,
+        seen: Interactions | None = None,
+    ) -> None:
+        if len(indptr) != len(users) + 1 or int(indptr[-1]) != len(indices):
+            raise InputError(f"indptr does not fit {len(users):,} users and {len(indices):,} pairs")
+        if times is not None and len(times) != len(indices):
+            raise InputError(f"there are {len(times):,} times for {len(indices):,} pairs")
+        if seen is not None and seen.shape != (len(users), len(items)):
+            raise InputError(f"the pairs seen are of {seen.shape} users and items, not {(len(users), len(items))}")
+        self.users = users
+        self.items = items
+        self.indptr = _frozen(indptr, np.int64)
+        self.indices = _frozen(indices, np.int32)
+        self.times = None if times is None else _frozen(times, np.int64)
+        self.seen = seen if seen is not None and seen.pairs else None
+        self.reading: Reading | None = None  # which columns of a source these are, if they were just read
+
+    @classmethod
+    def of(cls, data: Any, *, memory: str | int | None = None) -> Interactions:
+        """Take Interactions, a scipy sparse matrix (ids are its row and column numbers), or what `komd.read` takes.
+
+        `memory` is what DuckDB may use to read it.
+        """
+        if isinstance(data, cls):
+            return data
+        if sparse.issparse(data):
+            return from_matrix(data, None)
+        from komd.data.read import read
+
+        return read(data, memory=memory)
+
+    @classmethod
+    def from_numbers(
+        cls,
+        users: Ids,
+        items: Ids,
+        rows: Numbers,
+        columns: Numbers,
+        times: NDArray[np.int64] | None = None,
+        chosen: NDArray[np.bool_] | None = None,
+    ) -> Interactions:
+        """Group pairs of numbers by user; of repeated ones the first stays, at the earliest time.
+
+        With `chosen` (bool, one a pair) the other pairs are only seen; numbers of -1 among them are left out.
+        """
+        from komd._core import compressed_rows as csr
+
+        if chosen is not None and not chosen.all():
+            times = None if times is None else times[chosen]
+            others = ~chosen & (rows >= 0) & (columns >= 0)
+            data = cls.from_numbers(users, items, rows[chosen], columns[chosen], times)
+            return data.with_seen(rows[others], columns[others])
+        rows, columns = _frozen(rows, np.int32), _frozen(columns, np.int32)
+        in_times = _frozen(_NO_TIMES if times is None else times, np.int64)
+        out_times = np.empty_like(in_times)
+        indptr = np.zeros(len(users) + 1, np.int64)
+        csr.count(rows, indptr)
+        indices = np.empty(len(rows), np.int32)
+        csr.group(rows, columns, in_times, indptr[:-1].copy(), indices, out_times)
+        left = csr.distinct(indptr, indices, out_times, np.full(len(items), -1, np.int64))
+        if left < len(indices):
+            indices = indices[:left].copy()
+            out_times = out_times[:left].copy()
+        return cls(users, items, indptr, indices, None if times is None else out_times)
+
+    def said_to_be(self, reading: Reading) -> Interactions:
+        """The same, with what its repr says of the columns it was read from."""
+        same = Interactions(self.users, self.items, self.indptr, self.indices, self.times, self.seen)
+        same.reading = reading
+        return same
+
+    def with_seen(self, rows: Numbers, columns: Numbers) -> Interactions:
+        """The same, with these pairs as seen, except those that are in the histories."""
+        both = Interactions.from_numbers(  # each row begins with the history
+            self.users, self.items, np.concatenate([self.rows, rows]), np.concatenate([self.indices, columns])
+        )
+        place = np.arange(both.pairs) - np.repeat(both.indptr[:-1], both.activity)
+        others = both.indices[place >= np.repeat(self.activity, both.activity)]
+        seen = Interactions(self.users, self.items, both.indptr - self.indptr, others)
+        return Interactions(self.users, self.items, self.indptr, self.indices, self.times, seen)
+
+    def without_seen(self) -> Interactions:
+        """The same histories, and nothing known of what else was seen."""
+        return Interactions(self.users, self.items, self.indptr, self.indices, self.times) if self.seen else self
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(users, items)."""
+        return len(self.users), len(self.items)
+
+    @property
+    def pairs(self) -> int:
+        """The number of distinct (user, item) pairs."""
+        return len(self.indices)
+
+    @property
+    def density(self) -> float:
+        """The share of all users × items that are pairs."""
+        cells = len(self.users) * len(self.items)
+        return self.pairs / cells if cells else 0.0
+
+    @property
+    def activity(self) -> NDArray[np.int64]:
+        """The number of items of each user, shape (users,)."""
+        counts: NDArray[np.int64] = np.diff(self.indptr)
+        return counts
+
+    @property
+    def popularity(self) -> NDArray[np.int64]:
+        """The number of users of each item, shape (items,)."""
+        counts = np.zeros(len(self.items), np.int64)
+        for start in range(0, self.pairs, 1 << 22):  # bincount copies to 8 bytes: by pieces
+            counts += np.bincount(self.indices[start : start + (1 << 22)], minlength=len(self.items))
+        return counts
+
+    @property
+    def rows(self) -> Numbers:
+        """The user of each pair as a number, shape (pairs,)."""
+        return np.repeat(np.arange(len(self.users), dtype=np.int32), self.activity)
+
+    def by_item(self) -> tuple[NDArray[np.int64], Numbers]:
+        """(indptr, indices) of the turned matrix: for each item its users, ascending."""
+        return _transposed(self.indptr, self.indices, len(self.items))
+
+    def sorted_rows(self) -> tuple[NDArray[np.int64], Numbers]:
+        """(indptr, indices) with the items of each user in ascending order."""
+        indptr, indices = _transposed(*self.by_item(), len(self.users))
+        return indptr, indices
+
+    def to_csr(self) -> sparse.csr_array:
+        """A scipy matrix of float32 ones, indices sorted within rows."""
+        indptr, indices = self.sorted_rows()
+        matrix = sparse.csr_array(
+            (np.ones(self.pairs, np.float32), indices, indptr.astype(_index_type(self.pairs))),
+            shape=self.shape,
+        )
+        matrix.has_sorted_indices = True
+        return matrix
+
+    def history(self, user: Any) -> list[Any]:
+        """The ids of the items of one user, in the order of the data."""
+        row = self.users.number(user)
+        return list(self.items.take(self.indices[self.indptr[row] : self.indptr[row + 1]]).to_pylist())
+
+    def keep(self, mask: NDArray[np.bool_]) -> Interactions:
+        """The pairs where `mask` (bool, shape (pairs,)) is true; the ids and what was seen stay all."""
+        mask = np.asarray(mask)
+        if mask.dtype != np.bool_ or mask.shape != self.indices.shape:
+            raise InputError(f"mask must be {self.pairs:,} booleans, got {mask.dtype} of shape {mask.shape}")
+        before = np.zeros(self.pairs + 1, np.int64)
+        np.cumsum(mask, out=before[1:])
+        times = None if self.times is None else self.times[mask]
+        return Interactions(self.users, self.items, before[self.indptr], self.indices[mask], times, self.seen)
+
+    def to_arrow(self) -> pa.Table:
+        """A table `user_id, item_id` (and `time`) with one row for each pair, user by user."""
+        columns = {"user_id": self.users.take(self.rows), "item_id": self.items.take(self.indices)}
+        if self.times is not None:
+            columns["time"] = pa.array(self.times)
+        return pa.table(columns)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Interactions):
+            return NotImplemented
+        if (self.times is None) != (other.times is None) or self.seen != other.seen:
+            return False
+        return (
+            self.users == other.users
+            and self.items == other.items
+            and np.array_equal(self.indptr, other.indptr)
+            and np.array_equal(self.indices, other.indices)
+            and (self.times is None or other.times is None or np.array_equal(self.times, other.times))
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        percent = 100 * self.density
+        places = 2 if percent < 10 else 1
+        full = f"{percent:.{places}f}".rstrip("0").rstrip(".") if percent >= 0.01 or percent == 0 else f"{percent:.2g}"
+        times = ", with times" if self.times is not None else ""
+        seen = f", and {self.seen.pairs:,} low-rated pairs kept as seen" if self.seen else ""
+        return (
+            f"Interactions({len(self.users):,} users × {len(self.items):,} items, "
+            f"{self.pairs:,} pairs, {full} % full{times}{seen}{f'; {self.reading}' if self.reading else ''})"
+        )
+
+
+def align(*interactions: Interactions) -> tuple[Interactions, ...]:
+    """The same interactions over one common set of users and items.
+
+    The ids are the sorted union. Where kinds differ, as integers and text, both become text.
+
+    >>> from komd.data.generate import generate
+    >>> first, second = generate(users=3, items=8, tastes=2), generate(users=5, items=8, tastes=2)
+    >>> [data.shape for data in align(first, second)]
+    [(5, 8), (5, 8)]
+    """
+    users = _union([data.users for data in interactions])
+    items = _union([data.items for data in interactions])
+    return tuple(_renamed(data, users, items) for data in interactions)
+
+
+def _union(parts: list[Ids]) -> Ids:
+    if all(part == parts[0] for part in parts[1:]):
+        return parts[0]
+    noun = parts[0].noun
+    if all(part.is_range for part in parts):
+        return Ids.range(max(map(len, parts)), noun=noun)
+    encoder = Encoder(noun)
+    for part in parts:
+        encoder.add(part.values)
+    return encoder.finish()[0]
+
+
+def _renamed(data: Interactions, users: Ids, items: Ids) -> Interactions:
+    if users == data.users and items == data.items:
+        return Interactions(users, items, data.indptr, data.indices, data.times, data.seen)
+    rows, columns = _numbers(data.users, users), _numbers(data.items, items)
+    renamed = Interactions.from_numbers(users, items, rows[data.rows], columns[data.indices], data.times)
+    return renamed.with_seen(rows[data.seen.rows], columns[data.seen.indices]) if data.seen else renamed
+
+
+def _numbers(old: Ids, new: Ids) -> Numbers:
+    alike = old.type == new.type or (pa.types.is_integer(old.type) and pa.types.is_integer(new.type))
+    return new.find(old.values if alike else as_text(old.values))
+
+
+def from_matrix(matrix: Any, min_rating: float | None) -> Interactions:
+    """The non-zero entries of a scipy matrix; with `min_rating`, those below it are only seen."""
+    if matrix.ndim != 2:
+        raise InputError(f"a matrix of interactions is users × items, got {matrix.ndim} dimensions")
+    if max(matrix.shape) > np.iinfo(np.int32).max:
+        raise InputError(f"a matrix may have up to 2^31 - 1 rows and columns, got {matrix.shape}")
+    if matrix.dtype.kind not in "biuf":
+        raise InputError(f"a matrix of interactions holds numbers, got {matrix.dtype}")
+    entries = matrix if matrix.format in ("csr", "coo") else matrix.tocoo()
+    if entries.dtype.kind == "f" and np.isnan(entries.data).any():
+        raise InputError(f"the matrix has {int(np.isnan(entries.data).sum()):,} NaN entries; remove them first")
+    negative = int((entries.data < 0).sum())
+    if negative and min_rating is None:
+        raise InputError(
+            f"the matrix has {negative:,} negative entries (least {entries.data.min()}): "
+            "interactions say what users chose, so keep only what is positive, or say what counts with min_rating="
+        )
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(entries.indptr)) if entries.format == "csr" else entries.row
+    columns = entries.indices if entries.format == "csr" else entries.col
+    there = entries.data != 0
+    return Interactions.from_numbers(
+        Ids.range(matrix.shape[0], noun="user"),
+        Ids.range(matrix.shape[1], noun="item"),
+        rows[there].astype(np.int32),
+        columns[there].astype(np.int32),
+        chosen=None if min_rating is None else entries.data[there] >= min_rating,
+    )
+
+
+def _transposed(indptr: NDArray[np.int64], indices: Numbers, columns: int) -> tuple[NDArray[np.int64], Numbers]:
+    from komd._core import compressed_rows as csr
+
+    indptr, indices = _frozen(indptr, np.int64), _frozen(indices, np.int32)
+    out_indptr = np.zeros(columns + 1, np.int64)
+    csr.count(indices, out_indptr)
+    out = np.empty(len(indices), np.int32)
+    csr.transpose(indptr, indices, out_indptr[:-1].copy(), out)
+    return out_indptr, out
+
+
+def _index_type(pairs: int) -> type[np.int32] | type[np.int64]:
+    return np.int32 if pairs <= np.iinfo(np.int32).max else np.int64
+
+
+def _frozen(array: Any, dtype: Any) -> Any:
+    """A read-only view. What the core reads always arrives read-only: numba compiles each kind apart."""
+    view = np.ascontiguousarray(array, dtype).view()
+    view.flags.writeable = False
+    return view

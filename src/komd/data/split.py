@@ -1,0 +1,216 @@
+"""Cut interactions into what is learned from and what is tested on.
+
+All are pure functions of the data and `rng` (a seed, or a numpy Generator). Both parts keep the ids of
+the whole, so numbers mean the same in each. "Later" is by position in the data with `"given"`, by time
+with `"time"` (ties in the order of the data), and by a random order with `"random"`. Pairs that were only seen
+(`Interactions.seen`) are in no part: a model that is measured must not know what a user met later.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from komd.data.arguments import generator, is_count
+from komd.data.interactions import Interactions
+from komd.errors import InputError, nearest
+
+__all__ = ["HeldOut", "folds", "held_out_users", "leave_out", "temporal"]
+
+_ORDERS = ("random", "given", "time")
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+class HeldOut(NamedTuple):
+    """What `held_out_users` gives."""
+
+    train: Interactions
+    history: Interactions
+    test: Interactions
+
+
+def folds(
+    data: Interactions,
+    *,
+    folds: int = 5,
+    half: str = "random",
+    min_activity: int = 5,
+    rng: int | np.random.Generator = 0,
+) -> Iterator[tuple[Interactions, Interactions]]:
+    """The paper's protocol: in turn, each group of users gives half of their items to the test.
+
+    Users are dealt at random into groups of equal size (give or take one). In each round the users of one
+    group who have a_u >= `min_activity` items give the later floor(a_u / 2) of them to the test; everything
+    else trains. Each user's order is drawn once, so a round does not depend on how many are taken.
+
+    Parameters
+    ----------
+    data : Interactions
+    folds : int
+        Groups of users, and so rounds.
+    half : {"random", "given", "time"}
+        The order in which the later half is the tested one.
+    min_activity : int
+        Users with fewer items always train.
+    rng : int or numpy.random.Generator
+
+    Yields
+    ------
+    (train, test) : Interactions
+
+    Examples
+    --------
+    >>> from komd.data.generate import generate
+    >>> data = generate(users=100, items=50, activity=10)
+    >>> [train.pairs + test.pairs == data.pairs for train, test in folds(data, rng=0)]
+    [True, True, True, True, True]
+    """
+    data, users = data.without_seen(), data.shape[0]
+    if not is_count(folds, 2) or folds > users:
+        raise InputError(f"folds must be a whole number from 2 to the number of users ({users:,}), got {folds!r}")
+    if not is_count(min_activity, 1):
+        raise InputError(f"min_activity must be a whole number of at least 1, got {min_activity!r}")
+    random = generator(rng)
+    group = np.empty(users, np.int64)
+    group[random.permutation(users)] = np.arange(users) % folds
+    activity = data.activity
+    given = np.where(activity >= min_activity, activity // 2, 0)
+    rows = data.rows
+    tested = _later(data, half, "half", given, random)
+    return ((data.keep(~out), data.keep(out)) for out in (tested & (group == g)[rows] for g in range(folds)))
+
+
+def leave_out(
+    data: Interactions, *, k: int = 1, order: str = "random", rng: int | np.random.Generator = 0
+) -> tuple[Interactions, Interactions]:
+    """Test on the last `k` items of every user who has more than `k`.
+
+    >>> from komd.data.generate import generate
+    >>> train, test = leave_out(generate(users=10, items=20, activity=5, user_tail=0), k=2)
+    >>> test.activity
+    array([2, 2, 2, 2, 2, 2, 2, 2, 2, 2])
+    """
+    if not is_count(k, 1):
+        raise InputError(f"k must be a whole number of at least 1, got {k!r}")
+    data = data.without_seen()
+    out = _later(data, order, "order", np.where(data.activity > k, k, 0), generator(rng))
+    return data.keep(~out), data.keep(out)
+
+
+def held_out_users(
+    data: Interactions,
+    *,
+    users: float = 0.1,
+    fold_in: float = 0.8,
+    order: str = "random",
+    rng: int | np.random.Generator = 0,
+) -> HeldOut:
+    """Test on users that training never sees: from part of their items, predict the rest.
+
+    Parameters
+    ----------
+    data : Interactions
+    users : float or int
+        How many users to hold out: a share (a float below 1), or a count. They are drawn from those with two
+        items or more.
+    fold_in : float
+        The share of a held-out user's items that is known (`history`); at least one item is known and at
+        least one is tested.
+    order : {"random", "given", "time"}
+        The order in which the earlier items are the known ones.
+    rng : int or numpy.random.Generator
+
+    Returns
+    -------
+    HeldOut
+        (train, history, test): the pairs of the other users, and both parts of the held-out ones.
+    """
+    if not isinstance(fold_in, int | float) or not 0 < fold_in < 1:
+        raise InputError(f"fold_in must lie between 0 and 1, got {fold_in!r}")
+    random, data = generator(rng), data.without_seen()
+    activity = data.activity
+    able = np.flatnonzero(activity >= 2)
+    held = np.zeros(data.shape[0], bool)
+    held[random.permutation(able)[: _how_many(users, data.shape[0], len(able))]] = True
+    known = np.clip(np.rint(fold_in * activity).astype(np.int64), 1, np.maximum(activity - 1, 1))
+    tested = _later(data, order, "order", np.where(held, activity - known, 0), random)
+    theirs = held[data.rows]
+    return HeldOut(data.keep(~theirs), data.keep(theirs & ~tested), data.keep(tested))
+
+
+def temporal(data: Interactions, *, at: Any = 0.8) -> tuple[Interactions, Interactions]:
+    """Train on what came before a moment, test on what came from it on.
+
+    Parameters
+    ----------
+    data : Interactions
+        With times.
+    at : float, int, datetime.date or datetime.datetime
+        A share (a float between 0 and 1): the moment before which about this share of all pairs came; pairs
+        of one moment stay together. Or the moment itself, in the unit of the data's times; dates (UTC
+        unless they say otherwise) are microseconds since 1970, as `read` makes them.
+    """
+    times, data = _times(data), data.without_seen()
+    if isinstance(at, float) and 0 < at < 1:
+        if data.pairs == 0:
+            return data, data
+        moment = int(np.partition(times, int(at * data.pairs))[int(at * data.pairs)])
+    elif isinstance(at, np.datetime64):
+        moment = int(at.astype("datetime64[us]").astype(np.int64))
+    elif isinstance(at, datetime.date):
+        moment = _microseconds(at)
+    elif isinstance(at, int | float | np.integer) and not isinstance(at, bool) and float(at).is_integer():
+        moment = int(at)
+    else:
+        raise InputError(f"at must be a share between 0 and 1 or a moment, got {at!r}")
+    late = times >= moment
+    return data.keep(~late), data.keep(late)
+
+
+def _later(
+    data: Interactions, order: str, name: str, counts: NDArray[np.int64], random: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Which pairs are among the last `counts[u]` of their user, in the order asked for; shape (pairs,)."""
+    if order not in _ORDERS:
+        raise InputError(f"unknown {name} {order!r}: {nearest(str(order), _ORDERS)}")
+    rows = data.rows
+    if order == "given":
+        ranks = np.arange(data.pairs, dtype=np.int64) - data.indptr[rows]
+    else:
+        from komd._core import compressed_rows as csr
+
+        times = _times(data) if order == "time" else None
+        sequence = random.permutation(data.pairs) if times is None else np.argsort(times, kind="stable")
+        ranks = np.empty(data.pairs, np.int64)
+        csr.rank(sequence, rows, np.zeros(data.shape[0], np.int64), ranks)
+    later: NDArray[np.bool_] = ranks >= (data.activity - counts)[rows]
+    return later
+
+
+def _times(data: Interactions) -> NDArray[np.int64]:
+    if data.times is None:
+        raise InputError("the data has no times: read it with time= (the column that holds them)")
+    times: NDArray[np.int64] = data.times
+    return times
+
+
+def _how_many(users: float, total: int, able: int) -> int:
+    whole = isinstance(users, int | np.integer) and not isinstance(users, bool)
+    if not whole and not (isinstance(users, float) and 0 < users < 1):
+        raise InputError(f"users must be a share between 0 and 1 or a count, got {users!r}")
+    count = int(users) if whole else max(1, round(users * total))
+    if not 1 <= count <= able or count >= total:
+        raise InputError(f"cannot hold out {count:,} of {total:,} users: {able:,} have two items, and some must train")
+    return count
+
+
+def _microseconds(at: datetime.date) -> int:
+    if not isinstance(at, datetime.datetime):
+        at = datetime.datetime(at.year, at.month, at.day, tzinfo=datetime.UTC)
+    elif at.tzinfo is None:
+        at = at.replace(tzinfo=datetime.UTC)
+    return (at - _EPOCH) // datetime.timedelta(microseconds=1)

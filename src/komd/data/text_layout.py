@@ -1,0 +1,325 @@
+"""How a text file is laid out: its separator, its quotes, whether it has a header, the names of its columns.
+
+The rules look at the first lines only, and each can be overruled by an argument of `read`:
+
+- the separator is a tab or `::` if that cuts most lines into the same number (two or more) of fields; or
+  else the one of `,` `;` `|` that cuts them into most; or else a space;
+- between `,` and `;` double quotes hold a field together. Elsewhere, and for single quotes, they do so only
+  where all of a column is quoted (but for numbers), or those values that need it (`"a<tab>b"`); otherwise a
+  quote is a character like others;
+- the first line is a header if a column is asked for by name; or if it holds recognised names of two kinds, or
+  of a user column; or if it holds no number where some column holds nothing but numbers further down. It is
+  a row if it holds a number, or an id that comes again in another row, or one made like those below it (`i7`, `i12`).
+  Where none of this tells, `read` asks for `header=`.
+
+What cannot be rows of pairs is refused: a table with one column for each item, or mixed line ends.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import re
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from komd.data.columns import MELT, listing, role
+from komd.errors import InputError
+
+__all__ = ["Layout", "sniff"]
+
+_HEAD = 1 << 16  # bytes looked at, or more until there are two lines
+_LONGEST = 1 << 24  # bytes that the first two lines may have
+_PACKED = 1 << 18  # the same of a gzipped file, to see how far it is packed
+_LINES = 1000
+_SEPARATORS = ("\t", "::", ",", ";", "|", " ")
+_QUOTED = {",", ";"}  # separators with which double quotes always count
+_BLANKS = {"\t": " ", " ": "\t"}  # what may stand around a field, where it is not the separator
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_YES_NO = re.compile(r"[01](\.0*)?|true|false", re.IGNORECASE)
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_SPELLED = {"\\t": "\t", "tab": "\t", "space": " "}
+_ARCHIVES = {b"PK\x03\x04": "a zip archive", b"BZh": "bz2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+Rows = list[list["Field"]]
+
+
+class Layout(NamedTuple):
+    """What it takes to read a text file."""
+
+    separator: str
+    quote: str  # empty: quotes are characters like others
+    escape: str  # what a quote inside quotes is written with
+    header: bool
+    skip: int  # blank lines at the beginning
+    columns: list[str]  # names, or "column 0", "column 1", … without a header
+    gzipped: bool
+    rows: int  # about how many, for progress
+
+
+class Field(NamedTuple):
+    """One field of a row."""
+
+    text: str
+    quoted: bool = False
+
+
+class _Cut(NamedTuple):
+    """The first lines, cut into fields in one way."""
+
+    separator: str
+    quote: str
+    escape: str
+    rows: Rows
+
+    @property
+    def widths(self) -> Counter[int]:
+        return Counter(map(len, self.rows))
+
+
+def sniff(path: Path, *, header: bool | None, separator: str | None, by_name: bool, chosen: bool = False) -> Layout:
+    """Look at the first lines of a text file, plain or gzipped.
+
+    `by_name`: a column is asked for by name. `chosen`: the columns of users and items are both asked for.
+    """
+    text, whole, packed = _head(path)
+    ends = set(_LINE_END.findall(text if whole else text[:-1]))
+    if len(ends) > 1:
+        raise InputError(f"{path} mixes {mixed_ends(ends)}")
+    size = path.stat().st_size * (packed or 1.0)
+    about = int(size * max(1, text.count("\n")) / max(1, len(text.encode())))
+    if not whole:
+        text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]  # the last line is cut off in the middle
+    body = text.lstrip(" \t\r\n")
+    if not body:
+        raise InputError(f"{path} is empty")
+    start = max(text.rfind("\n", 0, len(text) - len(body)), text.rfind("\r", 0, len(text) - len(body))) + 1
+    skip, body = len(_LINE_END.findall(text[:start])), text[start:]
+    cut = _cut_by(body, _spelled(separator), whole) if separator is not None else _found(body, whole)
+    if cut is None or len(cut.rows[0]) < 2:
+        by = "" if cut is None or separator is None else f" when separated by {cut.separator!r}"
+        raise InputError(f"{path} has one column{by}; users and items need two (choose with separator=)")
+    plain = [[field.text.strip() for field in row] for row in cut.rows]
+    closed = all(row[-1] == "" for row in plain)  # with a separator at the end of each line
+    filled = [row[:-1] for row in plain] if closed else plain
+    if not chosen and _is_wide(filled):
+        raise InputError(f"{path} looks like a table with one column for each item: {MELT}")
+    if header is None:
+        header = by_name or _is_header(plain, path)
+    width = cut.widths.most_common(1)[0][0] if not header else len(plain[0])
+    columns = list(plain[0]) if header else [f"column {k}" for k in range(width)]
+    if header and _has_row_names(filled):
+        columns.insert(0, "")
+    return Layout(cut.separator, cut.quote, cut.escape, header, skip, columns, packed > 0, about)
+
+
+def mixed_ends(ends: set[str]) -> str:
+    """What is wrong with lines that end in several ways, and what to do."""
+    named = " and ".join(sorted(repr(end).strip("'") for end in ends)) or r"such as \n and \r\n"
+    return f"line ends ({named}): give it one kind, for example with dos2unix"
+
+
+def _head(path: Path) -> tuple[str, bool, float]:
+    """The first bytes as text, whether they are all there is, and how far the file is packed (0: not gzipped)."""
+    with path.open("rb") as file:
+        start = file.read(8)
+    gzipped = start.startswith(b"\x1f\x8b")
+    for magic, kind in _ARCHIVES.items():
+        if start.startswith(magic):
+            raise InputError(f"{path} is {kind}: unpack it, or compress it with gzip instead")
+    try:
+        with gzip.open(path, "rb") if gzipped else path.open("rb") as file:
+            head = file.read(_HEAD + 1)
+            wanted = _HEAD
+            while len(head) > wanted and not re.search(rb"[^\s][\r\n]+[^\r\n]+[\r\n]", head):
+                if wanted >= _LONGEST:
+                    raise InputError(f"{path} has no two lines in its first {_LONGEST >> 20} MB: this is no table")
+                wanted *= 2
+                head += file.read(wanted + 1 - len(head))
+        packed = _packed(path) if gzipped else 0.0
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path} is not a whole gzip file: {error}") from None
+    whole = len(head) <= wanted
+    if head.startswith(_UTF16) or b"\0" in head:
+        raise InputError(f"{path} is not text (it holds zero bytes); give CSV, TSV or Parquet, in UTF-8")
+    try:
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(head, final=whole)
+    except UnicodeDecodeError as error:
+        line = head.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{path}, line {line}: not UTF-8 text; convert it, for example with iconv") from None
+    return text, whole, packed
+
+
+def _packed(path: Path) -> float:
+    """How many bytes of text one byte of a gzipped file stands for, near its beginning."""
+    with path.open("rb") as file:
+        rest = file.read(_PACKED)
+    read, plain = len(rest), 0
+    while rest.startswith(b"\x1f\x8b"):  # there may be several parts, one after another
+        part = zlib.decompressobj(wbits=31)
+        plain += len(part.decompress(rest))
+        rest = part.unused_data
+    return max(1, plain) / max(1, read - len(rest))
+
+
+def _spelled(separator: str) -> str:
+    separator = _SPELLED.get(separator, separator)
+    if not 1 <= len(separator) <= 4 or any(mark in separator for mark in "\r\n\"'"):
+        raise InputError(f"separator must be one to four characters such as ',' or '::', got {separator!r}")
+    return separator
+
+
+def _found(body: str, whole: bool) -> _Cut | None:
+    # A candidate must cut most lines alike: a damaged line is then reported by its number, not hidden.
+    alike: dict[str, tuple[float, int]] = {}
+    cuts = {separator: _cut_by(body, separator, whole) for separator in _SEPARATORS if separator in body}
+    for separator, cut in cuts.items():
+        width, times = cut.widths.most_common(1)[0]
+        if width >= 2 and 2 * times > len(cut.rows):
+            alike[separator] = (times / len(cut.rows), width)
+    for group in (["\t"], ["::"], [",", ";", "|"], [" "]):
+        present = [separator for separator in group if separator in alike]
+        if present:
+            return cuts[max(present, key=lambda separator: alike[separator])]
+    return None
+
+
+def _cut_by(body: str, separator: str, whole: bool) -> _Cut:
+    """The first lines cut by this separator, with the quotes that count there."""
+    lines = [line for line in _LINE_END.split(body) if line.strip()][:_LINES]
+    plain = [[Field(text) for text in _trimmed(line, separator).split(separator)] for line in lines]
+    even = len(set(map(len, plain))) == 1
+    for quote, escape in (('"', '"'), ('"', "\\"), ("'", "'"), ("'", "\\")):
+        if quote not in body:
+            continue
+        rows = _rows(body, separator, quote, escape, whole)
+        always = quote == '"' and separator in _QUOTED
+        if rows and (always or _quotes_count(rows, separator, quote, even)):
+            return _Cut(separator, quote, escape, rows)
+    quote = '"' if separator in _QUOTED else ""  # a row that cannot be read is reported with its number
+    return _Cut(separator, quote, quote, plain)
+
+
+def _rows(body: str, separator: str, quote: str, escape: str, whole: bool) -> Rows:
+    """The rows of a text with quotes; none at all if a quoted field does not end before a separator."""
+    blanks = _BLANKS.get(separator, " \t")
+    inner = f"(?:[^{quote}]|{quote}{quote})*" if escape == quote else rf"(?:[^{quote}\\]|\\.)*"
+    quoted = re.compile(f"[{blanks}]*{quote}({inner}){quote}[{blanks}]*(?={re.escape(separator)}|[\r\n]|$)", re.DOTALL)
+    opened = re.compile(f"[{blanks}]*{quote}")
+    cut_off = re.compile(rf"[{blanks}]*{quote}{inner}\Z", re.DOTALL)
+    unquoted = re.compile(f"(?:(?!{re.escape(separator)})[^\r\n])*")
+    rows: Rows = []
+    row: list[Field] = []
+    at = 0
+    while at < len(body) and len(rows) < _LINES:
+        match = quoted.match(body, at)
+        if match:
+            row.append(Field(match[1].replace(escape + quote, quote), True))
+        elif opened.match(body, at):
+            return rows if not whole and cut_off.match(body, at) else []
+        else:
+            match = unquoted.match(body, at)
+            assert match is not None  # it matches nothing at all, too
+            row.append(Field(match[0]))
+        at = match.end()
+        if body.startswith(separator, at):
+            at += len(separator)
+            if at < len(body) and body[at] not in "\r\n":
+                continue
+            if separator != " ":  # a blank at the end of a line is none
+                row.append(Field(""))
+        end = _LINE_END.match(body, at)
+        at = end.end() if end else len(body)
+        if len(row) > 1 or row[0].text.strip():
+            rows.append(row)
+        row = []
+    return rows
+
+
+def _quotes_count(rows: Rows, separator: str, quote: str, even: bool) -> bool:
+    """Whether quotes were put around fields on purpose: around a whole column, or where they are needed.
+
+    `even`: cut without regard to quotes, all lines have as many fields; then no field goes over several lines.
+    """
+    columns: dict[int, list[Field]] = {}
+    for row in rows[1:] or rows:
+        for k, field in enumerate(row):
+            if field.quoted or not _is_bare(field.text.strip()):
+                columns.setdefault(k, []).append(field)
+    whole = {k for k, fields in columns.items() if all(field.quoted for field in fields)}
+    some = [field for k, fields in columns.items() if k not in whole for field in fields if field.quoted]
+    heads = [field for field in rows[0] if field.quoted] if len(rows) > 1 else []
+    named = len(heads) == len(rows[0]) or any(separator in field.text for field in heads)
+    if even and any(field.quoted and _LINE_END.search(field.text) for row in rows for field in row):
+        return False
+    needed = all(separator in field.text or quote in field.text or _LINE_END.search(field.text) for field in some)
+    return needed and bool(whole or some or named)
+
+
+def _is_bare(text: str) -> bool:
+    """Whether this needs no quotes where text is quoted: a number, or nothing."""
+    return text in ("", "NA") or _NUMBER.fullmatch(text) is not None
+
+
+def _trimmed(line: str, separator: str) -> str:
+    return line.rstrip(" ") if separator == " " else line
+
+
+def _is_wide(rows: list[list[str]]) -> bool:
+    """Whether these are 0 and 1 in one column for each item, below ids of items or below nothing."""
+    first = rows[0]
+    later = [row for row in rows[1:] if len(row) == len(first) and row != first]
+    if len(first) < 3:
+        return False
+    if first[0] == "" or role(first[0]) == "user":
+        return all(_NUMBER.fullmatch(field) for field in first[1:])
+    unknown = all(role(field) in (None, "index") for field in first)
+    return unknown and all(field == "" or _YES_NO.fullmatch(field) for row in later or [first] for field in row[1:])
+
+
+def _is_header(rows: list[list[str]], path: Path) -> bool:
+    first = rows[0]
+    later = [row for row in rows[1:] if row != first]  # a header that comes again is a header still
+    later = [row for row in later if len(row) == len(first)] or later
+    roles = {role(field) for field in first} - {None}
+    numbers = any(_NUMBER.fullmatch(field) for field in first)
+    if {"user", "item"} <= roles or (not numbers and ("user" in roles or len(roles) > 1)):
+        return True
+    if numbers:
+        return False
+    columns = [[row[k] for row in later if k < len(row)] for k in range(len(first))]
+    if any(_is_like(field, column) for field, column in zip(first, columns, strict=True)):
+        return False
+    if any(column and all(_NUMBER.fullmatch(field) for field in column) for column in columns):
+        return True
+    raise InputError(
+        f"{path}: the first line ({listing(first)}) may be a header or a row; "
+        "say which with header=True or header=False (--header, --no-header)"
+    )
+
+
+def _is_like(field: str, column: list[str]) -> bool:
+    """Whether a field is an id like those in its column: one of them, or made alike."""
+    if not field or not column:
+        return False
+    if field in column:
+        return True
+    if not any(mark.isdigit() for mark in field):
+        return False
+    shape = re.sub(r"\d+", "0", field)
+    code = len(field) >= 8 and all(len(other) == len(field) for other in column)
+    return code or any(re.sub(r"\d+", "0", other) == shape for other in column)
+
+
+def _has_row_names(rows: list[list[str]]) -> bool:
+    """Whether the rows begin with names that the header leaves out, as R's write.table writes them."""
+    later = rows[1:]
+    return (
+        bool(later)
+        and all(len(row) == len(rows[0]) + 1 for row in later)
+        and len({row[0] for row in later}) == len(later)
+        and any(row[-1] for row in later)
+    )

@@ -1,0 +1,1 @@
+"""What every model shares: its data, ranking, results, saving and batches."""

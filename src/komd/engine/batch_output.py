@@ -1,0 +1,242 @@
+"""Lists for many people, written to a folder part by part: what is written stays, and a stopped run goes on.
+
+    RECS/
+      request.json           what was asked, of which model, in how many parts
+      part-00000.parquet     the lists of the first people: user_id, item_id, score, rank
+      part-00001.parquet     ...
+      SHA256SUMS             checksums of the parts that are done, as sha256sum reads and writes them
+
+Every part holds the same people whenever and however often the run is stopped, and is put in place whole. A part counts
+as done when it matches its checksum; one that was truncated or damaged since is made again. One run at a time writes to
+a folder, by a lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from komd import files
+from komd import threads as pool
+from komd.engine.catalogue import OnUnknown
+from komd.engine.histories import Histories
+from komd.engine.ranking import Question, Ranked
+from komd.engine.recommender import Recommender
+from komd.errors import InputError
+
+__all__ = ["Written", "recommend_to"]
+
+_REQUEST = "request.json"
+_SUMS = "SHA256SUMS"
+_LOCK = ".lock"
+_OURS = re.compile(r"part-\d{5,}\.parquet|request\.json|SHA256SUMS|\.lock|\.(part-\d{5,}\.parquet|request\.json)\.\d+")
+_SUM = re.compile(r"([0-9a-f]{64})  (part-\d{5,}\.parquet)")
+_ROWS = 2_000_000  # of a part, about
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a folder of recommendations holds.
+
+    Attributes
+    ----------
+    path
+        The folder.
+    people, parts
+        How many there are in all.
+    resumed
+        How many parts were there already.
+    skipped
+        Unknown ids passed over.
+    redone
+        How many parts were there, but did not match their checksums, and were made again.
+    """
+
+    path: Path
+    people: int
+    parts: int
+    resumed: int
+    skipped: int
+    redone: int = 0
+
+
+def recommend_to(
+    model: Recommender,
+    path: str | Path,
+    users: Any = None,
+    *,
+    n: int = 10,
+    histories: Any = None,
+    exclude_seen: bool = True,
+    items: Iterable[Any] | None = None,
+    exclude: Iterable[Any] | None = None,
+    on_unknown: OnUnknown = "error",
+    threads: int | None = None,
+    memory: str | int | None = None,
+    exclude_low_rated: bool = True,
+) -> Written:
+    """Write the n best items of many people to Parquet parts in a folder; called again, it goes on where it stopped.
+
+    The parameters are those of `recommend`. Parts are written as people finish, each put in place whole, so that
+    whatever stops the run no list is lost, repeated or cut; a part that was truncated or damaged since is made again.
+    A folder that holds the answer to another request, or something else, or to which another run is writing, is
+    refused.
+
+    Examples
+    --------
+    >>> import komd, tempfile
+    >>> model = komd.ECFOMD().fit(komd.generate(users=50, items=30, activity=6, rng=0))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = komd.recommend_to(model, folder + "/recs", n=5)
+    >>> written.people, written.parts, written.resumed
+    (50, 1, 0)
+    """
+    path = Path(path)
+    people, rows, question, skipped = model._asked(
+        users, n, histories, exclude_seen, items, exclude, on_unknown, exclude_low_rated
+    )
+    pieces = pool.blocks(len(rows), max(1, _ROWS // question.n))
+    request = _described(model, people, rows, question, len(pieces))
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path} is a file; recommendations are written to a folder")
+    _refuse_strange(path)
+    try:
+        with files.locked(path / _LOCK) as alone:
+            done, redone = _opened(path, request, alone)
+            missing = [k for k, name in enumerate(map(_name, range(len(pieces)))) if name not in done]
+            if missing:
+                left = np.concatenate([np.arange(*pieces[k]) for k in missing])
+                answers = model._ranked(
+                    rows.take(left.astype(np.int32)), question, threads=threads, memory=memory, label="recommend"
+                )
+                for k, parts in _by_part(answers, [pieces[k] for k in missing]):
+                    first, last = pieces[missing[k]]
+                    table = model._table(people.slice(first, last - first), parts)
+                    done[_name(missing[k])] = _put(path / _name(missing[k]), table)
+                    files.write_text(path / _SUMS, "".join(f"{each}  {name}\n" for name, each in sorted(done.items())))
+    except files.Busy:
+        raise InputError(
+            f"another run is writing to {path}: wait until it has ended, then repeat the call to check what it wrote, "
+            "or choose another folder"
+        ) from None
+    except OSError as error:
+        raise InputError(
+            f"could not write to {path}: {error.strerror or error}; the parts before it are whole, and the same call "
+            "goes on from there"
+        ) from error
+    return Written(path, len(rows), len(pieces), len(pieces) - len(missing), skipped, redone)
+
+
+def _name(part: int) -> str:
+    return f"part-{part:05d}.parquet"
+
+
+def _by_part(answers: Iterator[Ranked], pieces: list[tuple[int, int]]) -> Iterator[tuple[int, list[Ranked]]]:
+    """Cut answers, which come for any number of people at a time, into those of each piece."""
+    here: list[Ranked] = []
+    have = k = 0
+    for answer in answers:
+        start = 0
+        while start < len(answer.counts):
+            wanted = pieces[k][1] - pieces[k][0] - have
+            stop = min(start + wanted, len(answer.counts))
+            here.append(Ranked(answer.items[start:stop], answer.scores[start:stop], answer.counts[start:stop]))
+            have += stop - start
+            start = stop
+            if have == pieces[k][1] - pieces[k][0]:
+                yield k, here
+                here, have, k = [], 0, k + 1
+
+
+def _described(model: Recommender, people: pa.Array, rows: Histories, question: Question, parts: int) -> dict[str, Any]:
+    """What was asked, so that another request is told from this one."""
+    catalogue = model.catalogue
+    digest = hashlib.sha256()
+    learned = [array for array in model._arrays().values() if array.nbytes <= 1 << 26]
+    own = (catalogue.order, catalogue.histories.indptr, catalogue.histories.indices)
+    seen = () if rows.seen is None else (rows.seen.indptr, rows.seen.indices)
+    for array in (*own, *learned, rows.indptr, rows.indices, *seen, question.candidates):
+        digest.update(np.ascontiguousarray(array).data)
+    for ids in (catalogue.items.values, people):
+        for buffer in ids.buffers():
+            digest.update(buffer or b"")
+    return {
+        "model": model.text,
+        "n": question.n,
+        "people": len(rows),
+        "exclude_seen": question.exclude_seen,
+        "candidates": len(question.candidates),
+        "parts": parts,
+        "sha256": digest.hexdigest(),
+    }
+
+
+def _refuse_strange(path: Path) -> None:
+    strange = [file.name for file in path.iterdir() if not _ours(file.name)] if path.exists() else []
+    if strange:
+        raise InputError(f"{path} holds something other than recommendations ({strange[0]}); choose another folder")
+
+
+def _ours(name: str) -> bool:
+    return bool(_OURS.fullmatch(name) or files.is_temporary(name))
+
+
+def _opened(path: Path, request: dict[str, Any], alone: bool) -> tuple[dict[str, str], int]:
+    """The checksums of the parts that are done, for this very request, and how many of those there are not."""
+    _refuse_strange(path)
+    file = path / _REQUEST
+    if file.exists():
+        try:
+            old = json.loads(file.read_text(encoding="utf-8"))
+            if not isinstance(old, dict):
+                raise ValueError("it describes no request")
+        except (OSError, ValueError) as error:
+            raise InputError(f"{file} cannot be read ({error}); choose another folder") from error
+        if old != request:
+            told = [f"{key} {old.get(key)!r}, not {value!r}" for key, value in request.items() if old.get(key) != value]
+            told = [each for each in told if not each.startswith("sha256")] or ["other data, people or candidates"]
+            raise InputError(
+                f"{path} holds the answer to another request: {'; '.join(told)}. Choose another folder, or remove it"
+            )
+    elif any(entry.name.startswith("part-") for entry in path.iterdir()):
+        raise InputError(f"{path} holds parts but no {_REQUEST}; choose another folder")
+    else:
+        files.write_text(file, json.dumps(request, indent=1))
+    for remains in path.glob(".*") if alone else ():
+        if remains.name != _LOCK:
+            with contextlib.suppress(OSError):
+                remains.unlink()
+    there = sorted(entry for entry in path.glob("part-*.parquet"))
+    sums = _sums(path / _SUMS)
+    done = {part.name: sums[part.name] for part in there if files.checksum(part) == sums.get(part.name)}
+    return done, len(there) - len(done)
+
+
+def _sums(file: Path) -> dict[str, str]:
+    """Checksums by part; what cannot be read counts as not there."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return {}
+    return {found.group(2): found.group(1) for line in lines if (found := _SUM.fullmatch(line))}
+
+
+def _put(file: Path, table: pa.Table) -> str:
+    """Write one part, put in place whole; returns its checksum."""
+    from pyarrow import parquet
+
+    aside = files.write_aside(
+        file, lambda sink: parquet.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    )
+    digest = files.checksum(aside)
+    files.replace(aside, file)
+    return digest

@@ -1,0 +1,64 @@
+"""Parameters of models: listed, changed, copied and shown as the Python that makes them."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Self
+
+from komd.data.arguments import at_least, whole
+from komd.errors import InputError, nearest
+
+__all__ = ["Parameters", "at_least", "one_of", "whole"]
+
+
+class Parameters:
+    """A class whose constructor is keyword-only and stores each argument under its own name."""
+
+    @classmethod
+    def _defaults(cls) -> dict[str, Any]:
+        signature = inspect.signature(cls.__init__)
+        return {name: p.default for name, p in signature.parameters.items() if name != "self"}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name, as in scikit-learn (`deep` changes nothing: no parameter is a model)."""
+        return {name: getattr(self, name) for name in self._defaults()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters; nothing is changed when one is wrong. A fitted model must then be fitted again."""
+        known = self._defaults()
+        for name in params:
+            if name not in known:
+                raise InputError(f"{type(self).__name__} has no parameter {name!r}; {nearest(name, known)}")
+        checked = type(self)(**(self.get_params() | params))
+        for name in known:
+            setattr(self, name, getattr(checked, name))
+        self._forget()
+        return self
+
+    def _forget(self) -> None:
+        """Called when parameters have changed: what was learned with the old ones no longer belongs to the new."""
+
+    def clone(self) -> Self:
+        """An unfitted model with the same parameters."""
+        return type(self)(**self.get_params())
+
+    def __repr__(self) -> str:
+        return self.text
+
+    @property
+    def text(self) -> str:
+        """The Python that makes this model, unfitted."""
+        values = {name: _plain(value) for name, value in self.get_params().items()}
+        changed = [f"{name}={values[name]!r}" for name, default in self._defaults().items() if values[name] != default]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as the number of Python, whose `repr` can be read again."""
+    return value.item() if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0 else value
+
+
+def one_of(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Refuse a word that is not one of the choices."""
+    if value not in choices:
+        raise InputError(f"{name} must be {' or '.join(map(repr, choices))}, got {value!r}")

@@ -1,0 +1,313 @@
+"""Kernels between items: functions of the cosine, reduced and normalised; and Jaccard.
+
+A dot-product kernel is k(x, y) = f(x·y) with f(t) = Σ_s a_s t^s and every a_s >= 0 (PAPER section 4, Theorem 1).
+Two things are done to each of them here. *Reduced*: the degree-0 term is dropped, which changes no solution
+(docs/maths.md, "Adding a constant") and leaves exactly the non-zeros of the plain cosine. *Normalised*: divided by
+f(1), so that K(i, i) = 1. What is left is a weighted mean of powers of the cosine.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from komd.data.arguments import at_least, whole
+from komd.errors import InputError, nearest
+
+__all__ = ["RBF", "DotProduct", "Jaccard", "Kernel", "Linear", "Polynomial", "Tanimoto", "kernel_named"]
+
+Floats = NDArray[np.float64]
+
+
+class Kernel(ABC):
+    """A similarity of two items that can be told from how many users chose each, and how many both."""
+
+    symmetric: ClassVar[bool] = True
+    """Whether K(i, j) = K(j, i)."""
+    unit_diagonal: ClassVar[bool] = True
+    """Whether K(i, i) = 1 for every item that somebody chose."""
+
+    @abstractmethod
+    def of_counts(self, both: Floats, first: Floats, second: Floats) -> Floats:
+        """K from |U_i ∩ U_j|, |U_i| and |U_j| (arrays that broadcast); zero where `both` is zero.
+
+        `first` and `second` may be zero (items nobody chose): then `both` is zero, and so is K.
+        """
+
+    def factors(self, degree: Floats) -> tuple[Floats, Floats] | None:
+        """(left, right), one number an item each, where K(i, j) = f(|U_i ∩ U_j| · left_i · right_j); None elsewhere.
+
+        What can be told so is computed while counting: nothing is looked up again for every entry.
+        """
+        return None
+
+    def of_product(self, product: Floats) -> Floats:
+        """f of that product; it may be overwritten."""
+        raise NotImplementedError(f"{self!r} is no function of one product")
+
+
+class _OfCosine(Kernel):
+    """A kernel that depends on the cosine alone."""
+
+    @abstractmethod
+    def of_cosine(self, cosine: Floats) -> Floats:
+        """f(cosine), reduced and normalised: f(0) = 0, f(1) = 1."""
+
+    def of_counts(self, both: Floats, first: Floats, second: Floats) -> Floats:
+        scale = _inverse_root(first)
+        cosine = both * scale
+        cosine *= _inverse_root(second)
+        return self.of_product(cosine)
+
+    def factors(self, degree: Floats) -> tuple[Floats, Floats]:
+        root = _inverse_root(degree)
+        return root, root
+
+    def of_product(self, product: Floats) -> Floats:
+        return self.of_cosine(np.minimum(product, 1.0, out=product))
+
+
+def _inverse_root(degree: Floats) -> Floats:
+    out: Floats = np.zeros_like(degree)
+    np.divide(1.0, np.sqrt(degree), out=out, where=degree > 0)
+    return out
+
+
+@dataclass(frozen=True)
+class Linear(_OfCosine):
+    """The cosine itself: K = x·y. CF-KOMD with it is ECF-OMD.
+
+    >>> Linear().of_cosine(np.array([0.0, 0.5, 1.0]))
+    array([0. , 0.5, 1. ])
+    """
+
+    def of_cosine(self, cosine: Floats) -> Floats:
+        return cosine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Polynomial(_OfCosine):
+    """(x·y + c)^degree, reduced: a_s = C(degree, s) c^(degree−s) for s >= 1 (the printed table has a misprint).
+
+    >>> Polynomial(degree=2, c=1).of_cosine(np.array([0.0, 0.5, 1.0]))  # (t² + 2t) / 3
+    array([0.        , 0.41666667, 1.        ])
+    """
+
+    degree: int = 2
+    c: float = 1.0
+
+    def __post_init__(self) -> None:
+        whole("degree", self.degree, 1, most=_MOST_TERMS)
+        at_least("c", self.c, 0, most=sys.float_info.max)
+        _make_plain(self, "degree", "c")
+
+    @property
+    def coefficients(self) -> Floats:
+        """a_0 = 0, a_1, ..., divided by their sum."""
+        d, c = self.degree, float(self.c)
+        if c == 0.0:
+            return _normalised([0.0] * d + [1.0])
+        # By logarithms, relative to the largest: neither a large degree nor a large c overflows.
+        logs = [
+            math.lgamma(d + 1) - math.lgamma(s + 1) - math.lgamma(d - s + 1) + (d - s) * math.log(c)
+            for s in range(1, d + 1)
+        ]
+        return _normalised([0.0] + [math.exp(log - max(logs)) for log in logs])
+
+    def of_cosine(self, cosine: Floats) -> Floats:
+        return _horner(self.coefficients, cosine)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RBF(_OfCosine):
+    """exp(−gamma ‖x − y‖²) on unit vectors, reduced: a_s ∝ (2 gamma)^s / s! for s >= 1.
+
+    In closed form (e^(2γt) − 1) / (e^(2γ) − 1), written below so that no gamma overflows.
+
+    >>> RBF(gamma=1).of_cosine(np.array([0.0, 0.5, 1.0])).round(6)
+    array([0.      , 0.268941, 1.      ])
+    """
+
+    gamma: float = 1.0
+
+    def __post_init__(self) -> None:
+        at_least("gamma", self.gamma, 0, open_end=True)
+        _make_plain(self, "gamma")
+
+    def of_cosine(self, cosine: Floats) -> Floats:
+        double = 2.0 * self.gamma
+        out: Floats = np.exp(double * (cosine - 1.0)) * np.expm1(-double * cosine) / np.expm1(-double)
+        return out
+
+
+@dataclass(frozen=True)
+class Tanimoto(_OfCosine):
+    """x·y / (2 − x·y) on unit vectors: a_s = 2^(−s) for s >= 1. On raw binary vectors the same idea is `Jaccard`.
+
+    >>> Tanimoto().of_cosine(np.array([0.0, 0.5, 1.0])).round(6)
+    array([0.      , 0.333333, 1.      ])
+    """
+
+    def of_cosine(self, cosine: Floats) -> Floats:
+        return cosine / (2.0 - cosine)
+
+
+class DotProduct(_OfCosine):
+    """Any dot-product kernel, by its Maclaurin coefficients a_0, a_1, a_2, ... (none negative).
+
+    Parameters
+    ----------
+    coefficients
+        A finite list, or a function s ↦ a_s. A function is asked for s = 0, 1, ... until what is left of the
+        series, judged by the decay of the last coefficients, is at most `tolerance` of the whole.
+    tolerance
+        See above; it bounds the error of K(i, j).
+
+    a_0 is dropped (it changes no solution) and the others are divided by their sum.
+
+    >>> DotProduct([5, 2, 1])
+    DotProduct([0.0, 0.6666666666666666, 0.3333333333333333])
+    >>> len(DotProduct(lambda s: 0.5**s, tolerance=1e-6).coefficients)
+    21
+    """
+
+    def __init__(self, coefficients: Sequence[float] | Callable[[int], float], *, tolerance: float = 1e-8) -> None:
+        if callable(coefficients):
+            at_least("tolerance", tolerance, 0, open_end=True)
+            coefficients = _truncated(coefficients, tolerance)
+        self.coefficients = _normalised(coefficients)
+
+    def __repr__(self) -> str:
+        return f"DotProduct({self.coefficients.tolist()})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DotProduct) and np.array_equal(self.coefficients, other.coefficients)
+
+    def __hash__(self) -> int:
+        return hash(self.coefficients.tobytes())
+
+    def of_cosine(self, cosine: Floats) -> Floats:
+        return _horner(self.coefficients, cosine)
+
+
+@dataclass(frozen=True)
+class Jaccard(Kernel):
+    """|U_i ∩ U_j| / |U_i ∪ U_j|: Tanimoto on the raw binary vectors. Positive definite, but no function of the cosine.
+
+    >>> Jaccard().of_counts(np.array([2.0]), np.array([3.0]), np.array([4.0]))
+    array([0.4])
+    """
+
+    def of_counts(self, both: Floats, first: Floats, second: Floats) -> Floats:
+        union = first + second - both
+        out: Floats = np.zeros_like(union)
+        np.divide(both, union, out=out, where=union > 0)
+        return out
+
+
+_KERNELS: dict[str, type[Kernel]] = {
+    "linear": Linear,
+    "polynomial": Polynomial,
+    "rbf": RBF,
+    "tanimoto": Tanimoto,
+    "jaccard": Jaccard,
+}
+
+
+def kernel_named(kernel: Kernel | str) -> Kernel:
+    """The kernel itself, or the default one of that (lower-case) name.
+
+    >>> kernel_named("polynomial")
+    Polynomial(degree=2, c=1.0)
+    """
+    if isinstance(kernel, Kernel):
+        if not kernel.symmetric:
+            raise InputError(f"kernel must be symmetric, as a margin between items asks, and {kernel!r} is not")
+        return kernel
+    if isinstance(kernel, str) and kernel.lower() in _KERNELS:
+        return _KERNELS[kernel.lower()]()
+    if isinstance(kernel, str):
+        raise InputError(f"unknown kernel {kernel!r}; {nearest(kernel, _KERNELS)}")
+    raise InputError(f"kernel must be a name or an object of komd.kernels, got {kernel!r}")
+
+
+def _make_plain(kernel: object, *names: str) -> None:
+    """Numbers of numpy become numbers of Python, so that `repr` can be read again."""
+    for name in names:
+        value = getattr(kernel, name)
+        object.__setattr__(kernel, name, value.item() if isinstance(value, np.generic) else value)
+
+
+def _normalised(coefficients: Sequence[float]) -> Floats:
+    """Drop the degree-0 term and divide by the sum of the others."""
+    try:
+        a: Floats = np.array(coefficients, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"coefficients must be numbers or a function, got {coefficients!r}") from None
+    if a.ndim != 1 or a.size < 2 or not np.isfinite(a).all():
+        raise InputError(f"coefficients must be finite numbers a_0, a_1, ... up to at least a_1, got {coefficients!r}")
+    if (a < 0).any():
+        s = int(np.argmax(a < 0))
+        raise InputError(
+            f"coefficient a_{s} = {a[s]:g} is negative: f would be no positive definite kernel on every data set "
+            "(a dot-product kernel needs a Maclaurin expansion without negative coefficients)"
+        )
+    if a[0] == 0.0 and abs(a.sum() - 1.0) < 1e-12:
+        return a  # normalised already: dividing again would change the last bits, and so the `repr`
+    a[0] = 0.0
+    if a.sum() <= 0:
+        raise InputError("coefficients must have one above zero besides a_0: a constant kernel tells nothing apart")
+    a /= a.sum()
+    return a
+
+
+_MOST_TERMS = 10_000
+_BLOCK = 16  # coefficients summed together to judge the decay: gaps between non-zeros even out
+
+
+def _truncated(term: Callable[[int], float], tolerance: float) -> list[float]:
+    """The first coefficients of a series, up to where the rest no longer counts.
+
+    The sums of the last three blocks of coefficients give two ratios; if both are below one, the rest is judged by
+    the geometric series of the larger. Then as many of the last terms are dropped as the tolerance allows.
+    """
+    a: list[float] = []
+    sums: list[float] = []
+    while len(a) < _MOST_TERMS:
+        start = len(a)
+        for s in range(start, start + _BLOCK + (start == 0)):  # a_0 is not part of any block
+            a.append(float(term(s)))
+            if a[-1] < 0 or not math.isfinite(a[-1]):
+                return a  # refused, with its place and the reason, by `_normalised`
+        sums.append(sum(a[-_BLOCK:]))
+        total = sum(sums)
+        if len(sums) < 3 or total == 0.0:
+            continue
+        ratio = max(now / before if before > 0 else float(now > 0) for before, now in pairwise(sums[-3:]))
+        rest = sums[-1] * ratio / (1.0 - ratio) if ratio < 1.0 else math.inf
+        if rest <= 0.5 * tolerance * total:
+            while len(a) > 2 and rest + a[-1] <= tolerance * total:
+                rest += a.pop()
+            return a
+    raise InputError(
+        f"the coefficients do not fall off: after {_MOST_TERMS:,} terms what is left is still more than "
+        f"{tolerance:g} of the sum; give a finite list, or a larger tolerance"
+    )
+
+
+def _horner(a: Floats, t: Floats) -> Floats:
+    """Σ_{s>=1} a_s t^s."""
+    out: Floats = np.full_like(t, a[-1])
+    for coefficient in a[-2:0:-1]:
+        out *= t
+        out += coefficient
+    out *= t
+    return out

@@ -1,0 +1,283 @@
+"""The leading eigenvectors of an item-item matrix, in a few passes over it (docs/maths.md, "The filter of low rank").
+
+A block of vectors is multiplied by K again and again, and all that comes of it spans a space (Krylov's) in which K is
+approximated from below (Nyström's). Each pass reads K once, row by row, so K may be streamed; Lanczos with single
+vectors would read it once for each (`python -m benchmarks.filter` compares the two).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from komd import threads as pool
+from komd.matrix.item_matrix import DenseMatrix, ItemMatrix, SparseMatrix
+from komd.matrix.streamed import StreamedMatrix
+from komd.progress import progress
+
+__all__ = ["PRODUCTS", "VECTORS", "Spectrum", "leading", "multiply"]
+
+_PASSES = 8  # more bring the vectors nearer, at the price of reading K again
+_NARROW = 2  # the block is so many times narrower than what is asked for
+PRODUCTS = _PASSES / _NARROW + 1  # with vectors, for each that is asked for
+VECTORS = (_PASSES + 1) / _NARROW + 2  # held at once while they are looked for, for each that is asked for
+_ROWS = 1024  # of a dense product done by a thread in one go
+_ENTRIES = 1 << 20  # of compressed rows multiplied by a thread in one go
+_STARTS = 16  # random vectors from which the largest eigenvalue left out is bounded
+_FAILURE = 1e-9  # the probability that the bound is too low
+_CAPTURED = 1e-6  # of the trace: single precision cannot tell what is left from nothing
+_NOTHING = 1e-5  # beside the largest: what single precision cannot tell from zero
+
+Advance = Callable[[float], None]
+Product = Callable[["Vectors"], "Vectors"]
+Vectors = NDArray[np.float32]
+Small = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Eigenvalues, falling, with their vectors u_k (items x rank, orthonormal), and how near they are to exact.
+
+    R = K − Σ λ_k u_k u_k' is positive semi-definite. `residuals` are the lengths of R u_k, `spread` is the norm of R U,
+    `inside` that of U'R U (Frobenius) and `inside_trace` its trace: all 0 if the vectors are exact.
+    `beyond` bounds the largest eigenvalue of P K P, P the projection beside the u_k, from above (`_beyond`), and
+    `beyond_found` from below; the latter is 0 if nothing was left out.
+    `trace` and `largest_diagonal` are those of K.
+    """
+
+    values: Small
+    vectors: Vectors
+    residuals: Small
+    spread: float
+    inside: float
+    inside_trace: float
+    beyond: float
+    beyond_found: float
+    trace: float
+    largest_diagonal: float
+
+    @property
+    def last(self) -> float:
+        """The least eigenvalue kept, with its residual; 0 if nothing was left out."""
+        return float(self.values[-1] + self.residuals[-1]) if self.beyond_found > 0 else 0.0
+
+
+def leading(K: ItemMatrix, rank: int, chosen: int, *, threads: int | None = None) -> Spectrum:
+    """The `rank` largest eigenvalues of K, of whose items the first `chosen` are not zero.
+
+    The random vectors come from a fixed seed, so the answer is the same whenever it is asked for.
+    """
+    rng = np.random.default_rng(0)
+    diagonal = K.diagonal().astype(np.float64)
+    trace = float(diagonal.sum())
+    with progress("eigenvectors", (2 * _PASSES + 1) * K.items) as advance:
+        product = partial(multiply, K, threads=threads, advance=advance)
+        start = _orthonormal(_random(rng, K.items, min(chosen, -(-rank // _NARROW)), chosen), threads)[0]
+        basis, H = _krylov(product, start, chosen, trace, rng, threads)
+        with threadpool_limits(1, user_api="blas"):  # threaded LAPACK rounds by the number of threads
+            values, Z = _nystrom(H, rank)
+        U = np.zeros((K.items, len(values)), np.float32)
+        first = 0
+        for Q in basis:
+            U += _times(Q, Z[first : first + Q.shape[1]], threads)
+            first += Q.shape[1]
+        del basis  # the room is needed for what follows
+        R = product(U)
+        R -= U * values.astype(np.float32)
+        gram, among = _inner(R, R, threads), _inner(U, R, threads)
+        del R
+        left, slack = trace - float(values.sum() + np.trace(among)), _CAPTURED * trace
+        found, bound = _beyond(product, U, left, slack, chosen, rng, threads)
+    return Spectrum(
+        values,
+        U,
+        residuals=np.sqrt(np.maximum(np.diag(gram), 0.0)),
+        spread=float(np.sqrt(max(np.linalg.eigvalsh(gram)[-1], 0.0))) if len(values) else 0.0,
+        inside=float(np.linalg.norm(among)),
+        inside_trace=float(np.trace(among)),
+        beyond=bound,
+        beyond_found=found,
+        trace=trace,
+        largest_diagonal=float(diagonal.max(initial=0.0)),
+    )
+
+
+def _nystrom(H: Small, rank: int) -> tuple[Small, Small]:
+    """Nyström: K Q = Q⁺ H, and A = K Q (Q'K Q)⁻¹ Q'K = Q⁺ (H T⁻¹ H') Q⁺' is never above K. The largest λ, Z of A."""
+    inner = H[: H.shape[1]]
+    gamma, E = np.linalg.eigh((inner + inner.T) / 2)
+    kept = gamma > _NOTHING * float(gamma.max(initial=0.0))
+    half = H @ (E[:, kept] / np.sqrt(gamma[kept]))
+    values, Z = np.linalg.eigh(half @ half.T)
+    order = np.argsort(-values)
+    order = order[values[order] > _NOTHING * float(values.max(initial=0.0))][:rank]
+    return values[order], Z[:, order]
+
+
+def _beyond(
+    product: Product, U: Vectors, trace: float, slack: float, chosen: int, rng: np.random.Generator, threads: int | None
+) -> tuple[float, float]:
+    """The largest eigenvalue of P K P, P the projection beside the columns of U: from below, and a bound from above.
+
+    Lanczos from `_STARTS` random vectors at once. From a single one, after k steps, it falls short of the largest
+    eigenvalue by a share of more than ε with a probability of at most 1.648 √n exp(−√ε (2k − 1)) (Kuczyński and
+    Woźniakowski, 1992); that all of them do has the product of these, here `_FAILURE`. What the space found leaves of
+    `trace`, that of P K P, bounds the rest of it for certain.
+    """
+
+    def beside(X: Vectors) -> Vectors:
+        return X - _times(U, _inner(U, X, threads), threads)
+
+    if trace <= slack:
+        return 0.0, slack
+    start = beside(_random(rng, len(U), min(chosen, _STARTS), chosen))
+    _, H = _krylov(lambda X: beside(product(beside(X))), _orthonormal(start, threads)[0], chosen, trace, rng, threads)
+    inner = H[: H.shape[1]]
+    with threadpool_limits(1, user_api="blas"):
+        found = float(np.linalg.eigvalsh((inner + inner.T) / 2)[-1])
+    certain = found + max(trace - float(np.trace(inner)), 0.0)
+    short = math.log(1.648 * math.sqrt(chosen) / _FAILURE ** (1.0 / _STARTS)) / (2 * _PASSES - 1)
+    return found, min(certain, found / (1.0 - short**2) if short < 1 else math.inf) + slack
+
+
+def _krylov(
+    product: Product, block: Vectors, chosen: int, trace: float, rng: np.random.Generator, threads: int | None
+) -> tuple[list[Vectors], Small]:
+    """Orthonormal blocks Q⁺ and H, with K Q = Q⁺ H, where Q is Q⁺ without its last block.
+
+    Where multiplying leaves fewer new directions than a block has (K has few different eigenvalues, as when items form
+    cliques), random ones fill the block up: so further eigenvectors of a multiple eigenvalue are found. It ends early,
+    Q being all of Q⁺, when Q holds the whole trace of K, or all directions.
+    """
+    basis, columns = [block], []
+    captured = 0.0
+    for _ in range(_PASSES):
+        Y = product(basis[-1])
+        size = float(np.linalg.norm(Y)) / max(1.0, np.sqrt(Y.shape[1]))
+        parts = [np.zeros((Q.shape[1], Y.shape[1])) for Q in basis]
+        room = chosen - sum(Q.shape[1] for Q in basis)
+        coefficients = np.eye(Y.shape[1])
+        for least in (_NOTHING * size, 0.5):  # once more at length 1: what hardly stands out then was rounding
+            for k, Q in enumerate(basis):
+                along = _inner(Q, Y, threads, np.float32)
+                Y -= _times(Q, along, threads, np.float32)
+                parts[k] += along @ coefficients
+            Y, there = _orthonormal(Y, threads, least=least, most=room)
+            coefficients = there @ coefficients
+        columns.append([*parts, coefficients])
+        captured += float(np.trace(parts[-1]))
+        if captured >= (1.0 - _CAPTURED) * trace:
+            break
+        missing = min(block.shape[1], room) - Y.shape[1]
+        if missing > 0:
+            fresh = _random(rng, len(block), missing, chosen)
+            for _ in range(2):
+                for Q in (*basis, Y):
+                    fresh -= _times(Q, _inner(Q, fresh, threads), threads)
+                fresh = _orthonormal(fresh, threads)[0]
+            Y = np.concatenate([Y, fresh], axis=1)
+        if not Y.shape[1]:
+            break
+        basis.append(Y)
+    return basis, _assembled(basis, columns)
+
+
+def _random(rng: np.random.Generator, items: int, width: int, chosen: int) -> Vectors:
+    """Random vectors on the first `chosen` items."""
+    out = np.zeros((items, width), np.float32)
+    out[:chosen] = rng.standard_normal((chosen, width), dtype=np.float32)
+    return out
+
+
+def _assembled(basis: list[Vectors], columns: list[list[Small]]) -> Small:
+    ends = np.concatenate([[0], np.cumsum([Q.shape[1] for Q in basis])])
+    H = np.zeros((int(ends[-1]), int(ends[len(columns)])))
+    for j, parts in enumerate(columns):
+        for k, part in enumerate(parts[: len(basis)]):  # random directions that fill up a block have no part
+            H[ends[k] : ends[k] + len(part), ends[j] : ends[j + 1]] = part
+    return H
+
+
+def multiply(K: ItemMatrix, X: Vectors, *, threads: int | None = None, advance: Advance | None = None) -> Vectors:
+    """K X; `advance` is told of the rows that are done."""
+    from komd._core.factor_products import multiply_rows
+
+    out = np.empty_like(X)
+    if isinstance(K, DenseMatrix):
+        values = K.values
+
+        def part(block: tuple[int, int]) -> None:
+            a, b = block
+            np.matmul(values[a:b], X, out=out[a:b])
+
+        pieces = pool.blocks(K.items, _ROWS)
+    elif isinstance(K, SparseMatrix):
+        indptr, indices, entries = K.indptr, K.indices, K.values
+
+        def part(block: tuple[int, int]) -> None:
+            a, b = block
+            multiply_rows(indptr[a : b + 1], indices, entries, X, out[a:b])
+
+        pieces = pool.even_blocks(np.diff(indptr) + 1, _ENTRIES)
+    else:
+        assert isinstance(K, StreamedMatrix)
+        streamed = K
+
+        def part(block: tuple[int, int]) -> None:
+            a, b = block
+            multiply_rows(*streamed.block(a, b, streamed.counter()), X, out[a:b])
+
+        streamed.prepare()
+        pieces = streamed.row_blocks()
+    for (first, last), _ in zip(pieces, pool.run(part, pieces, threads=threads), strict=True):
+        if advance:
+            advance(last - first)
+    return out
+
+
+def _orthonormal(
+    Y: Vectors, threads: int | None, *, least: float = 0.0, most: int | None = None
+) -> tuple[Vectors, Small]:
+    """An orthonormal basis Q of what the columns span, without directions shorter than `least`; and Q'Y."""
+    whole = np.eye(Y.shape[1])
+    for _ in range(2):  # the second time for what the squares of the first have lost
+        gram = _inner(Y, Y, threads)
+        values, E = np.linalg.eigh((gram + gram.T) / 2)
+        kept = np.flatnonzero(values > max(least**2, _NOTHING**2 * float(values.max(initial=0.0))))
+        kept = kept[len(kept) - min(len(kept), most if most is not None else len(kept)) :]
+        lengths = np.sqrt(values[kept])
+        whole = (E[:, kept] * lengths).T @ whole
+        Y, least = _times(Y, E[:, kept] / lengths, threads), 0.0
+    return Y, whole
+
+
+def _inner(A: Vectors, B: Vectors, threads: int | None, number: type[np.floating] = np.float64) -> Small:
+    """A'B, block by block of the rows and these summed in their order: the same for any number of threads."""
+
+    def part(block: tuple[int, int]) -> NDArray[np.floating]:
+        a, b = block
+        out: NDArray[np.floating] = A[a:b].T.astype(number, copy=False) @ B[a:b].astype(number, copy=False)
+        return out
+
+    total = np.zeros((A.shape[1], B.shape[1]))
+    for piece in pool.run(part, pool.blocks(len(A), _ROWS), threads=threads):
+        total += piece
+    return total
+
+
+def _times(A: Vectors, small: Small, threads: int | None, number: type[np.floating] = np.float64) -> Vectors:
+    """A times a small matrix, rounded to single precision at the end."""
+    out, small = np.empty((len(A), small.shape[1]), np.float32), small.astype(number, copy=False)
+
+    def part(block: tuple[int, int]) -> None:
+        a, b = block
+        out[a:b] = A[a:b].astype(number, copy=False) @ small
+
+    pool.for_each(part, pool.blocks(len(A), _ROWS), threads=threads)
+    return out

@@ -1,0 +1,98 @@
+"""The ridge filter of low rank: s K − W W', K held sparse or streamed (docs/maths.md, "The filter of low rank").
+
+The ridge filter takes each eigenvalue λ of K to λ / (λ + μ). Above a value t they are taken there one by one; up to t
+the line through 0 and t / (t + μ) stands in for the curve, which is a multiple of K itself.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+
+from komd import threads as pool
+from komd.errors import FilterWarning
+from komd.matrix.eigenvectors import Spectrum
+from komd.matrix.item_matrix import DenseMatrix, ItemMatrix, SparseMatrix, Truncation
+from komd.matrix.low_rank import UpdatedMatrix, products
+from komd.matrix.streamed import StreamedMatrix
+
+__all__ = ["filter_truncated", "truncation"]
+
+_SOUND = 0.5  # of μ: eigenvalues left out above this share of it are too much for a line
+_ROWS = 512
+
+
+def filter_truncated(
+    K: ItemMatrix, spectrum: Spectrum, mu: float, chosen: int, *, threads: int | None = None
+) -> ItemMatrix:
+    """K (K + μI)⁻¹, scaled to a mean diagonal of 1, from the leading eigenvectors of K (whose mean diagonal is 1).
+
+    A dense K is filtered in its place; others stay as sparse as they are. Warns where the eigenvalues left out are too
+    large beside μ for a line to stand in for the filter.
+    """
+    found, scale, weights = truncation(spectrum, mu, chosen)
+    left_out = max(found.last, spectrum.beyond_found)
+    if left_out > _SOUND * mu:
+        warnings.warn(
+            f"ridge={mu:g} is not well above the eigenvalues that were left out (up to {left_out:.3g}): the filter "
+            f"of rank {found.rank} is only a rough one there, entries are within {found.error:.2g}; use a larger rank= "
+            "or ridge=, or more memory for the exact filter",
+            FilterWarning,
+            stacklevel=2,
+        )
+    W = spectrum.vectors * np.sqrt(weights).astype(np.float32)
+    if isinstance(K, DenseMatrix):
+
+        def part(block: tuple[int, int]) -> None:
+            a, b = block
+            K.values[a:b] = K.values[a:b] * np.float32(scale) - products(W[a:b], W)
+
+        pool.for_each(part, pool.blocks(K.items, _ROWS), threads=threads)
+        return DenseMatrix(K.values, found)
+    if isinstance(K, SparseMatrix):
+        scaled = SparseMatrix(K.indptr, K.indices, K.values * np.float32(scale))
+        return UpdatedMatrix(scaled, W, truncation=found, scale=scale)
+    assert isinstance(K, StreamedMatrix)
+    return UpdatedMatrix(K.scaled(scale), W, truncation=found, scale=scale)
+
+
+def truncation(spectrum: Spectrum, mu: float, chosen: int) -> tuple[Truncation, float, NDArray[np.float64]]:
+    """How good the filter will be; what K is multiplied by; and the weights of the vectors in what is subtracted."""
+    values, last = spectrum.values, spectrum.last
+    slope, curve = 1.0 / (mu + last), values / (values + mu)
+    weights = np.maximum(slope * values - curve, 0.0)
+    mean = slope - float(weights.sum()) / max(chosen, 1)
+    return Truncation(len(values), last, _error(spectrum, mu, chosen, mean)), slope / mean, weights / mean
+
+
+def _error(spectrum: Spectrum, mu: float, chosen: int, mean: float) -> float:
+    """By how much an entry may differ from that of the exact filter, both at a mean diagonal of 1 (docs/maths.md)."""
+    values, residuals, last, beyond = spectrum.values, spectrum.residuals, spectrum.last, spectrum.beyond
+    if not len(values):
+        return 0.0
+    slope = 1.0 / (mu + last)
+
+    def above_chord(x: float) -> float:
+        return x / (x + mu) - slope * x
+
+    peak = min(math.sqrt(mu * (mu + last)) - mu, beyond)
+    norm = max(above_chord(peak), -above_chord(beyond))
+    # Vectors that are not exact: beside the others, among themselves, and in second order.
+    mixed = np.maximum(abs(1 / (values + mu) - slope), abs(slope - mu / ((values + mu) * (beyond + mu))))
+    among = max(slope, mu / (float(values[-1]) + mu) ** 2)
+    norm += float(np.linalg.norm(mixed * residuals)) + among * spectrum.inside + (4 / 3) * (spectrum.spread / mu) ** 2
+
+    # The mean diagonal of the exact filter: what was left out has a known trace, and x / (x + μ) is concave.
+    others = max(chosen - len(values), 1)
+    left = max(spectrum.trace - float(values.sum()) - spectrum.inside_trace, 0.0)
+    inexact = among * spectrum.inside_trace + 2 * float((residuals**2).sum()) / mu**2
+    inexact += float(np.maximum(values / (values + mu) - slope * values, 0.0).sum())  # where no weight was subtracted
+    higher = (others * above_chord(left / others) + inexact) / chosen
+    lower = (left * (slope - 1 / (mu + beyond)) + inexact) / chosen
+    largest = max(float(values[0]), beyond) + 2 * spectrum.spread
+    least_mean = max(mean - lower, spectrum.trace / chosen / (mu + largest))
+    entry = spectrum.largest_diagonal / (spectrum.largest_diagonal + mu)  # no entry of the filter exceeds it
+    return (norm + entry * max(higher, lower, 0.0) / least_mean) / mean

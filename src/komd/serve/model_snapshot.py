@@ -1,0 +1,220 @@
+"""One model with the names of its items: what can be asked of it, in inside numbers. Immutable, so it can be swapped.
+
+Everybody is served by their history alone, in the way the library serves strangers: `Recommender._ranked`.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from komd.engine.histories import Histories
+from komd.engine.ranking import Question
+from komd.engine.recommender import Recommender
+from komd.errors import ModelFileError
+from komd.models.registry import load
+from komd.serve.id_text import numbers_of, text_of, texts_of
+from komd.serve.item_names import Names
+from komd.serve.name_search import Search
+
+__all__ = ["Ranked", "Reason", "Shelf"]
+
+_HELD = 50_000  # items whose ids and names are held as Python texts: some 10 MB
+_POINTS = 240  # of the curve of popularity
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why an item got its score: contributions of the history's items, the largest first, and the rest of the sum."""
+
+    items: NDArray[np.int32]
+    contributions: NDArray[np.float64]
+    others: int
+    others_contribution: float
+    global_term: float
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """The list of one person."""
+
+    items: NDArray[np.int32]
+    scores: NDArray[np.float64]
+    fallback: bool
+    reasons: list[Reason] | None
+
+
+class Shelf:
+    """A model in use."""
+
+    def __init__(self, model: Recommender, version: str, names: Names, search: Search | None = None) -> None:
+        self.model = model
+        self.version = version
+        self.names = names
+        self.loaded = time.time()
+        self.catalogue = model.catalogue
+        self.search = Search(names.names) if search is None else search
+        self._usual = self.catalogue.candidates()
+
+    @staticmethod
+    def load(path: Path, version: str, table: pa.Table | None, before: Shelf | None = None) -> Shelf:
+        """Load, check and try a model, so that its first request is like any other.
+
+        What `before` found out about the same items with the same names is taken over.
+        """
+        model = load(path)
+        if not model.serves_strangers:
+            raise ModelFileError(
+                f"{type(model).__name__} serves only the people it was fitted on; a service must answer to histories. "
+                "Fit another model"
+            )
+        names = Names.of(model.catalogue, table)
+        same = before is not None and names.names.equals(before.names.names)
+        shelf = Shelf(model, version, names, before.search if before is not None and same else None)
+        shelf._try()
+        return shelf
+
+    def _try(self) -> None:
+        """Compile, touch every page that is mapped, and fail now rather than in front of people."""
+        for array in self.model._arrays().values():
+            array.reshape(-1).view(np.uint8)[::4096].max(initial=0)
+        row = np.arange(min(2, len(self.catalogue.order)), dtype=np.int32)
+        self.recommend([row], n=3, reasons=2)
+        self.similar(0, 3)
+        _ = self.catalogue.popularity, self.curve, self._labels
+
+    # ---- ids --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _labels(self) -> tuple[list[str], list[str], dict[str, int]] | None:
+        """Ids and names of all items as texts, and the numbers of the ids: when they are few enough to be held so.
+
+        Looking up ten items through Arrow takes longer than a small problem takes to solve.
+        """
+        m = len(self.catalogue.order)
+        if m > _HELD:
+            return None
+        ids = texts_of(self.catalogue.item_ids(np.arange(m, dtype=np.int32)))
+        return ids, self.names.names.to_pylist(), {text: number for number, text in enumerate(ids)}
+
+    def item_numbers(self, texts: list[str]) -> NDArray[np.int32]:
+        """Inside numbers of items; -1 for unknown ones."""
+        if self._labels is not None:
+            known_numbers = self._labels[2]
+            return np.array([known_numbers.get(text, -1) for text in texts], np.int32)
+        found = numbers_of(self.catalogue.items, texts)
+        known = found >= 0
+        found[known] = self.catalogue.inside[found[known]]
+        return found
+
+    def item_texts(self, numbers: NDArray[np.int32]) -> list[str]:
+        """Ids of inside numbers, as text."""
+        if self._labels is not None:
+            ids = self._labels[0]
+            return [ids[number] for number in numbers.tolist()]
+        return texts_of(self.catalogue.item_ids(numbers))
+
+    def item_names(self, numbers: NDArray[np.int32]) -> list[str]:
+        """Names of inside numbers."""
+        if self._labels is not None:
+            names = self._labels[1]
+            return [names[number] for number in numbers.tolist()]
+        return list(self.names.names.take(pa.array(numbers)).to_pylist())
+
+    def learned(self, user: str) -> NDArray[np.int32] | None:
+        """The history of a person the model was fitted on; None for somebody else."""
+        row = int(numbers_of(self.catalogue.users, [user])[0])
+        return None if row < 0 else self.catalogue.histories.row(row)
+
+    def seen(self, user: str) -> NDArray[np.int32]:
+        """What a user the model was fitted on knows besides the history; nothing for others."""
+        seen = self.catalogue.histories.seen
+        row = -1 if seen is None else int(numbers_of(self.catalogue.users, [user])[0])
+        return np.zeros(0, np.int32) if seen is None or row < 0 else seen.row(row)
+
+    # ---- answers ----------------------------------------------------------------------------------------------
+
+    def recommend(
+        self,
+        rows: list[NDArray[np.int32]],
+        *,
+        n: int,
+        seen: list[NDArray[np.int32]] | None = None,
+        exclude_seen: bool = True,
+        allow: NDArray[np.int32] | None = None,
+        deny: NDArray[np.int32] | None = None,
+        max_popularity: int | None = None,
+        reasons: int | None = None,
+    ) -> list[Ranked]:
+        """The lists of users with these histories; with the largest `reasons` contributions when given.
+
+        `seen` is what each of them knows besides.
+        """
+        histories = Histories.of_rows(rows)
+        if seen is not None and any(map(len, seen)):
+            histories = replace(histories, seen=Histories.of_rows(seen))
+        candidates = self._candidates(allow, deny, max_popularity)
+        lists: list[Ranked] = []
+        for block in self.model._ranked(histories, Question(n, candidates, exclude_seen), threads=1):
+            for items, scores, count in zip(block.items, block.scores, block.counts, strict=True):
+                person = histories.block(len(lists), len(lists) + 1)
+                items, scores = items[:count], scores[:count]
+                why = None if reasons is None else self._reasons(person, items, reasons)
+                lists.append(Ranked(items, scores, not len(person.indices), why))
+        return lists
+
+    def _candidates(
+        self, allow: NDArray[np.int32] | None, deny: NDArray[np.int32] | None, max_popularity: int | None
+    ) -> NDArray[np.int32]:
+        if allow is None and deny is None and max_popularity is None:
+            return self._usual
+        first = 0
+        if max_popularity is not None:  # numbers go by falling popularity: what is rare enough is one range
+            first = int(np.searchsorted(-self.catalogue.popularity, -max_popularity, side="left"))
+        return self.catalogue.candidates(allow, deny, first=first)
+
+    def _reasons(self, person: Histories, items: NDArray[np.int32], largest: int) -> list[Reason]:
+        parts, global_terms = self.model.explained(person, items)[2:]
+        made = []
+        for mine, rest in zip(parts.T, global_terms.tolist(), strict=True):
+            order = np.argsort(-np.abs(mine), kind="stable")
+            shown, hidden = order[:largest], order[largest:]
+            made.append(Reason(person.indices[shown], mine[shown], len(hidden), float(mine[hidden].sum()), rest))
+        return made
+
+    def similar(self, item: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """The items most like this one, and how much."""
+        like = np.array(self.model._similarities(item), np.float64)
+        like[item] = 0.0
+        like[self.catalogue.chosen :] = 0.0
+        near = np.argsort(-like, kind="stable")[:n].astype(np.int32)
+        near = near[like[near] > 0]
+        return near, like[near]
+
+    @cached_property
+    def curve(self) -> tuple[list[int], list[int]]:
+        """The long tail: ranks from 1 and how many people chose the item there, evenly spread on a log scale."""
+        popularity = self.catalogue.popularity
+        ranks = np.unique(np.geomspace(1, len(popularity), _POINTS).round().astype(np.int64))
+        return ranks.tolist(), popularity[ranks - 1].astype(np.int64).tolist()
+
+    def about(self) -> dict[str, Any]:
+        """What can be told of the model."""
+        catalogue = self.catalogue
+        return {
+            "model": self.model.text,
+            "version": self.version,
+            "loaded_at": self.loaded,
+            "users": len(catalogue.users),
+            "items": len(catalogue.items),
+            "interactions": len(catalogue.histories.indices),
+            "named_items": self.names.known,
+            "example_item": text_of(catalogue.items[int(catalogue.order[0])]),
+        }

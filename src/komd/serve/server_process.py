@@ -1,0 +1,125 @@
+"""Starting the service: one process, or several that share a socket and the pages of the model."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from komd.errors import InputError, install
+from komd.serve.serve_settings import VARIABLE, Settings
+
+if TYPE_CHECKING:
+    import uvicorn
+
+__all__ = ["configured", "log_to_stderr", "run"]
+
+_BACKLOG = 1024
+_GOODBYE = 10  # seconds that requests under way get to finish
+
+
+def run(settings: Settings) -> None:
+    """Serve until told to stop."""
+    try:
+        import uvicorn
+
+        import komd.serve.app
+        from komd.serve.prometheus import SHARED
+    except ImportError as error:
+        raise InputError(f"komd serve needs {error.name}: {install('serve')}") from error
+    warnings = settings.check()
+    log_to_stderr()
+    for words in warnings:
+        logging.getLogger("komd.serve").warning(words)
+    listening = _bind(settings.host, settings.port)
+    app: Any
+    shared = None
+    if settings.workers == 1:
+        app = komd.serve.app.create(settings)
+    else:
+        _rehearse(settings)
+        os.environ[VARIABLE] = settings.to_text()
+        shared = os.environ[SHARED] = tempfile.mkdtemp(prefix="komd-serve-")
+        app = "komd.serve.app:from_environment"
+    config = configured(app, settings)
+    place = f"[{settings.host}]" if ":" in settings.host else settings.host
+    print(f"serving {settings.model} on http://{place}:{listening.getsockname()[1]}", flush=True)
+    try:
+        if settings.workers == 1:
+            uvicorn.Server(config).run(sockets=[listening])
+        else:
+            from uvicorn.supervisors import Multiprocess
+
+            Multiprocess(config, sockets=[listening]).run()
+    finally:
+        listening.close()
+        if shared is not None:
+            shutil.rmtree(shared, ignore_errors=True)
+
+
+def configured(app: Any, settings: Settings) -> uvicorn.Config:
+    """How uvicorn runs an application, or the address of what makes one."""
+    import uvicorn
+
+    from komd.serve.connections import Impatient
+
+    limits = settings.limits
+    return uvicorn.Config(
+        app,
+        factory=isinstance(app, str),
+        workers=settings.workers,
+        http=Impatient,
+        ws="none",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="on",
+        timeout_keep_alive=limits.idle_seconds,
+        timeout_graceful_shutdown=_GOODBYE,
+        limit_concurrency=limits.connections,
+        backlog=_BACKLOG,
+    )
+
+
+def _rehearse(settings: Settings) -> None:
+    """Load the model and open the store once, so that what is wrong is said once, here."""
+    from komd.serve.event_store import Events
+    from komd.serve.hot_reload import Live
+
+    Live(settings.model, settings.items)
+    Events(settings.store).close()
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen(_BACKLOG)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"cannot listen on {host} port {port}: {reason}") from error
+    listening.set_inheritable(True)
+    return listening
+
+
+def log_to_stderr() -> None:
+    """Lines with a time, once."""
+    ours = logging.getLogger("komd.serve")
+    if not ours.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        ours.addHandler(handler)
+        ours.setLevel(logging.INFO)
+        ours.propagate = False
+        uvicorn = logging.getLogger("uvicorn.error")
+        uvicorn.addHandler(handler)
+        uvicorn.setLevel(logging.WARNING)
+        uvicorn.propagate = False

@@ -1,0 +1,223 @@
+"""The fitted model on Spark: lists and scores as frames."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+from pyspark.ml.base import Model
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+
+from komd.engine.kernel_based import FromCounts
+from komd.engine.parameters import one_of, whole
+from komd.errors import InputError
+from komd.models.registry import load_exactly
+from komd.spark.column_params import Columns, chosen
+from komd.spark.model_folder import Folder, check_executors, context_of, ship
+
+__all__ = ["KomdRecommenderModel", "UnknownIdsWarning"]
+
+_TASKS = 4  # a core, where K is held: enough to even out, and to lose little with an executor
+
+
+class UnknownIdsWarning(UserWarning):
+    """Ids that the model does not know were passed over; the message counts them."""
+
+
+class KomdRecommenderModel(Columns, Model):
+    """A komd model whose lists are made by Spark's executors, each mapping the same folder.
+
+    `komd` is the model itself, as on one machine. Lists are those that it would give, to the last rank, however the
+    work is cut.
+    """
+
+    def __init__(
+        self,
+        model: FromCounts,
+        folder: Folder,
+        *,
+        memory: str | int | None = None,
+        types: tuple[T.DataType, T.DataType] | None = None,
+    ) -> None:
+        super().__init__()
+        self.komd = model
+        self._folder, self._memory = folder, memory
+        catalogue = model.catalogue
+        self._types = types or (from_arrow_type(catalogue.users.type), from_arrow_type(catalogue.items.type))
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        userCol: str = "user",
+        itemCol: str = "item",
+        shared: bool = False,
+        memory: str | int | None = None,
+    ) -> Self:
+        """A model saved by komd, here or on one machine. `shared`: every executor sees it under this very path."""
+        spark = SparkSession.getActiveSession()
+        if spark is None:
+            raise InputError("there is no Spark session yet: SparkSession.builder.master(...).getOrCreate() first")
+        folder = ship(context_of(spark), Path(path), shared=shared)
+        model = load_exactly(folder.on_driver(), folder.manifest)
+        if not isinstance(model, FromCounts):
+            raise InputError(f"on Spark run CFKOMD, ECFOMD, MSDW and RP3Beta; {path} holds {type(model).__name__}")
+        fitted = cls(model, folder, memory=memory)
+        return fitted._set(userCol=userCol, itemCol=itemCol)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to a folder on the driver: `komd.load` reads it, and so does `load` here."""
+        self.komd.save(path)
+
+    # ---- lists --------------------------------------------------------------------------------------------------
+
+    def recommendForAllUsers(
+        self,
+        n: int,
+        *,
+        format: str = "nested",
+        excludeSeen: bool = True,
+        items: Iterable[Any] | None = None,
+        exclude: Iterable[Any] | None = None,
+        excludeLowRated: bool = True,
+    ) -> DataFrame:
+        """The n best items of everybody who was fitted.
+
+        `format` "nested" gives a row a user: the user, and `recommendations`, an array of (item, rating), as Spark's
+        ALS does; "long" a row an item: `user_id, item_id, score, rank`. With `excludeSeen`, `excludeLowRated` leaves
+        out what users rated below `min_rating` as well, where the model's data was read so.
+        """
+        everybody = self._session.range(len(self.komd.catalogue.users)).toDF("number")
+        return self._lists(everybody, "known_people", n, format, excludeSeen, items, exclude, low=excludeLowRated)
+
+    def recommendForUserSubset(
+        self,
+        dataset: DataFrame,
+        n: int,
+        *,
+        format: str = "nested",
+        excludeSeen: bool = True,
+        items: Iterable[Any] | None = None,
+        exclude: Iterable[Any] | None = None,
+        excludeLowRated: bool = True,
+    ) -> DataFrame:
+        """The same for the users of a frame. Those the model does not know are counted in an UnknownIdsWarning."""
+        asked = chosen(dataset, user=self._user).distinct().toArrow().column(0)
+        found = self.komd.catalogue.find_users(asked, "skip")
+        self._warn("users", asked, found)
+        numbers = pa.table({"number": np.sort(found[found >= 0]).astype(np.int64)})
+        people = self._session.createDataFrame(numbers, "number long")
+        return self._lists(people, "known_people", n, format, excludeSeen, items, exclude, low=excludeLowRated)
+
+    def recommendForHistories(
+        self,
+        dataset: DataFrame,
+        n: int,
+        *,
+        format: str = "nested",
+        excludeSeen: bool = True,
+        items: Iterable[Any] | None = None,
+        exclude: Iterable[Any] | None = None,
+    ) -> DataFrame:
+        """The same for people the model need not know, who come with their items: a frame of pairs.
+
+        Items the model does not know are counted in an UnknownIdsWarning; somebody left without any is served by
+        popularity.
+        """
+        pairs = chosen(dataset, user=self._user, item=self._item)
+        met = pairs.select("item").distinct().toArrow().column(0)
+        self._warn("items", met, self.komd.catalogue.find_items(met.combine_chunks(), "skip"))
+        people = pairs.groupBy("user").agg(F.collect_set("item").alias("items"))
+        user = chosen(dataset, user=self._user).schema["user"].dataType
+        return self._lists(people, "strangers", n, format, excludeSeen, items, exclude, user=user)
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        """The frame with the score of each of its pairs; not a number where the user or the item is unknown."""
+        chosen(dataset, user=self._user, item=self._item)
+        check_executors(context_of(self._session), self._folder)
+        name = str(self.getOrDefault(self.predictionCol))
+        if name in dataset.columns:
+            raise InputError(f"the frame has a column {name!r} already; choose another predictionCol")
+        schema = T.StructType([*dataset.schema.fields, T.StructField(name, T.DoubleType())])
+        folder, memory, inner = self._folder, self._memory, to_arrow_schema(schema)
+        user, item = dataset.columns.index(self._user), dataset.columns.index(self._item)
+
+        def score(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from komd.spark.executor_tasks import scored_pairs
+
+            return scored_pairs(folder, batches, user, item, inner, memory)
+
+        return dataset.mapInArrow(score, schema)
+
+    # ---- inside -------------------------------------------------------------------------------------------------
+
+    @property
+    def _session(self) -> SparkSession:
+        session = SparkSession.getActiveSession()
+        if session is None:
+            raise InputError("there is no Spark session any more: SparkSession.builder.getOrCreate() first")
+        return session
+
+    def _lists(
+        self,
+        people: DataFrame,
+        how: str,
+        n: int,
+        format: str,
+        exclude_seen: bool,
+        items: Iterable[Any] | None,
+        exclude: Iterable[Any] | None,
+        user: T.DataType | None = None,
+        low: bool = True,
+    ) -> DataFrame:
+        from komd.spark.executor_tasks import Asked
+
+        whole("n", n, 1)
+        one_of("format", format, ("nested", "long"))
+        context = context_of(self._session)
+        check_executors(context, self._folder)
+        candidates = None
+        if items is not None or exclude is not None:
+            candidates = self.komd._candidates(items, exclude, "error")[0]
+        schema = self._schema(format == "nested", user or self._types[0])
+        asked = Asked(
+            self._folder, n, exclude_seen, candidates, format == "nested", self._memory, to_arrow_schema(schema), low
+        )
+
+        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from komd.spark import executor_tasks as done_there
+
+            function: Callable[..., Iterator[pa.RecordBatch]] = getattr(done_there, how)
+            return function(asked, batches)
+
+        # Where K is streamed every task reads all of it: as few tasks as there are cores.
+        streamed = self.komd.held.storage == "streamed"
+        tasks = context.defaultParallelism * (1 if streamed else _TASKS)
+        return people.repartition(max(1, tasks)).mapInArrow(work, schema)
+
+    def _schema(self, nested: bool, user: T.DataType) -> T.StructType:
+        item = self._types[1]
+        if not nested:
+            columns = [("user_id", user), ("item_id", item), ("score", T.DoubleType()), ("rank", T.IntegerType())]
+            return T.StructType([T.StructField(name, kind) for name, kind in columns])
+        entry = T.StructType([T.StructField(self._item, item), T.StructField("rating", T.DoubleType())])
+        return T.StructType([T.StructField(self._user, user), T.StructField("recommendations", T.ArrayType(entry))])
+
+    def _warn(self, noun: str, asked: pa.ChunkedArray, found: np.ndarray) -> None:
+        unknown = np.flatnonzero(found < 0)
+        if len(unknown):
+            named = ", ".join(repr(asked[int(k)].as_py()) for k in unknown[:3])
+            warnings.warn(
+                f"{len(unknown):,} of {len(asked):,} {noun} are unknown to the model and passed over: {named}"
+                f"{', …' if len(unknown) > 3 else ''}",
+                UnknownIdsWarning,
+                stacklevel=3,
+            )

@@ -1,0 +1,153 @@
+"""The plots of an analysis: both tails on logarithmic axes, and the densities of several data sets with estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from komd.matrix.density import percent
+from komd.sparsity.longtail import Tail
+from komd.svg import FAINT, FIRST, INK, SECOND, THIRD, drawn
+
+if TYPE_CHECKING:
+    from komd.sparsity.analysis import Analysis
+
+__all__ = ["density_plot", "draw_densities", "draw_tail", "tail_plot"]
+
+_WIDTH, _HEIGHT = 4.9, 3.7  # inches
+_MARKS = {  # estimate: marker, colour
+    "d(K)": ("^", SECOND),
+    "degree-aware": ("s", THIRD),
+    "saturating": ("D", FIRST),
+}
+
+
+def tail_plot(tail: Tail, mark: str) -> str:
+    """Counts by rank with both fits, as SVG; `mark` is unique on the page."""
+    plural = f"{tail.noun}s"
+    title = f"Counts of {plural} by rank, on logarithmic axes, with the fitted power laws"
+    return drawn(lambda figure: draw_tail(figure.add_subplot(), tail), _WIDTH, _HEIGHT, mark, title)
+
+
+def draw_tail(axes: Any, tail: Tail) -> None:
+    """Dots: counts by rank. Dashed: the paper's least-squares line. Solid: maximum likelihood, from x_min on."""
+    other = "users" if tail.noun == "item" else "items"
+    rank, count = (np.array(side, np.float64) for side in zip(*tail.curve, strict=True))
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.grid(True)
+    axes.plot(rank, count, "o", color=INK, markersize=3.2, markeredgewidth=0, label=f"{tail.noun}s", zorder=2)
+    if tail.line is not None:
+        ends = np.array([rank[0], rank[-1]])
+        words = f"least squares: slope {tail.line.slope:.2f}, R² {tail.line.r2:.2f}"
+        height = tail.line.factor * ends**tail.line.slope
+        axes.plot(ends, height, color=SECOND, linestyle=(0, (5, 3)), linewidth=1.8, label=words, zorder=3)
+    if tail.fit is not None:
+        x = np.geomspace(tail.fit.x_min, max(tail.most, tail.fit.x_min + 1), 80)
+        words = f"likelihood: exponent {tail.fit.exponent:.2f}, from {tail.fit.x_min:,}"
+        above = tail.fit.expected_above(x)
+        axes.plot(above, x, color=FIRST, linewidth=2.0, label=words, zorder=4)
+    axes.set_xlim(0.8, max(2.0, 1.3 * rank[-1]))
+    axes.set_ylim(0.7, max(2.0, 2.0 * count[0]))
+    _plain_ticks(axes.xaxis, rank[-1])
+    _plain_ticks(axes.yaxis, count[0])
+    axes.set_xlabel(f"rank of the {tail.noun} (1 has the most {other})")
+    axes.set_ylabel(f"{other} of the {tail.noun}")
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        ncols=1,
+        frameon=False,
+        fontsize=10,
+        handlelength=1.8,
+        borderaxespad=0.2,
+        borderpad=0.0,
+        labelspacing=0.25,
+    )
+
+
+def density_plot(found: Sequence[Analysis], *, wide: bool) -> str:
+    """Densities of K with their estimates, a line for each data set, as SVG."""
+    title = "Density of K and its estimates, one line a data set, logarithmic axis"
+    size = (9.2, 0.42 * len(found) + 1.15) if wide else (_WIDTH, 0.46 * len(found) + 1.4)
+    mark = "wide" if wide else "narrow"
+    return drawn(lambda figure: draw_densities(figure.add_subplot(), found, 4 if wide else 2), *size, mark, title)
+
+
+def draw_densities(axes: Any, found: Sequence[Analysis], columns: int = 4) -> None:
+    """A line for each data set: the density of K as a bar, the estimates as marks around it."""
+    shown = [each for each in found if each.kernel.value > 0]
+    axes.set_xscale("log")
+    axes.grid(True, axis="x")
+    least = 100 * min([1.0, *(min(each.kernel.value, *each.expected.values()) for each in shown)])
+    axes.set_xlim(least / 2.2, 160)
+    for place, each in enumerate(shown):
+        axes.plot([100 * each.kernel.value] * 2, [place - 0.32, place + 0.32], color=INK, linewidth=3.2, zorder=3)
+        ends = [100 * value for value in (each.kernel.value, *each.expected.values())]
+        axes.plot([min(ends), max(ends)], [place, place], color=FAINT, linewidth=1.4, zorder=1)
+        for name, (marker, colour) in _MARKS.items():
+            axes.plot(
+                100 * each.expected[name],
+                place,
+                marker,
+                color=colour,
+                markersize=7.5,
+                markerfacecolor="none",
+                markeredgewidth=1.8,
+                zorder=4,
+            )
+    axes.set_yticks(range(len(shown)), [f"{_short(each.name)}  {percent(each.kernel.value)}" for each in shown])
+    axes.set_ylim(len(shown) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0, labelsize=10.5)
+    axes.spines["left"].set_visible(False)
+    _plain_ticks(axes.xaxis, 100)
+    axes.set_xlabel("density of K, per cent (logarithmic axis)")
+    from matplotlib.lines import Line2D
+
+    handles: list[Any] = [Line2D([], [], color=INK, linewidth=3.2, label="K, counted")]
+    handles[0].set_marker("|")
+    handles[0].set_markersize(11)
+    handles[0].set_markeredgewidth(3.2)
+    handles[0].set_linestyle("none")
+    for name, (marker, colour) in _MARKS.items():
+        handles.append(
+            Line2D(
+                [],
+                [],
+                color=colour,
+                marker=marker,
+                linestyle="none",
+                markersize=7.5,
+                markerfacecolor="none",
+                markeredgewidth=1.8,
+                label=name,
+            )
+        )
+    axes.legend(
+        handles=handles,
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        ncols=columns,
+        frameon=False,
+        fontsize=10.5,
+        handletextpad=0.3,
+        columnspacing=1.4,
+        borderaxespad=0.2,
+        borderpad=0.0,
+    )
+
+
+def _plain_ticks(axis: Any, highest: float) -> None:
+    """Decades as plain numbers: 1, 100, 10,000."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+    axis.set_major_locator(LogLocator(numticks=9))
+    axis.set_minor_locator(NullLocator())
+    axis.set_minor_formatter(NullFormatter())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 28 else f"{name[:27]}…"

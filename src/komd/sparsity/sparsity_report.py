@@ -1,0 +1,192 @@
+"""An analysis as text, as rich tables and as Markdown: the same figures everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from komd.matrix.cost import seconds
+from komd.matrix.density import percent
+from komd.memory import readable
+from komd.sparsity.longtail import Tail
+from komd.sparsity.verdict import about_tail
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from komd.sparsity.analysis import Analysis
+
+__all__ = ["COLUMNS", "cells", "cost_rows", "markdown", "rich_table", "section", "table_text", "tail_rows", "text"]
+
+COLUMNS = ("data set", "users", "items", "pairs", "R", "K", "d(K)", "degree-aware", "saturating", "storage")
+TAILS = ("tail", "least", "median", "most", "Gini", "top 1 %", "top 10 %", "slope", "R²", "exponent", "from", "KS")
+
+
+def cells(found: Analysis) -> list[str]:
+    """A line of the table of densities."""
+    return [
+        _plain(found.name),
+        f"{found.users:,}",
+        f"{found.items:,}",
+        f"{found.pairs:,}",
+        percent(found.density),
+        kernel_cell(found),
+        *(percent(found.expected[name]) for name in ("d(K)", "degree-aware", "saturating")),
+        found.chosen or "none fits",
+    ]
+
+
+def kernel_cell(found: Analysis) -> str:
+    """The density of K; a sampled one with the half width of its interval."""
+    value = found.kernel.value
+    if found.kernel.exact:
+        return percent(value)
+    return f"{percent(value)} ± {100 * (found.kernel.high - found.kernel.low) / 2:.2g}"
+
+
+def tail_rows(found: Analysis) -> list[list[str]]:
+    """A line for each side."""
+    return [
+        _tail_cells(name, each)
+        for name, each in (("users an item", found.popularity), ("items a user", found.activity))
+    ]
+
+
+def _tail_cells(name: str, tail: Tail) -> list[str]:
+    line, fit = tail.line, tail.fit
+    return [
+        name,
+        f"{tail.least:,}",
+        f"{tail.median:,g}",
+        f"{tail.most:,}",
+        f"{tail.gini:.2f}",
+        f"{100 * tail.top1:.3g} %",
+        f"{100 * tail.top10:.3g} %",
+        f"{line.slope:.2f}" if line else "–",
+        f"{line.r2:.2f}" if line else "–",
+        f"{fit.exponent:.2f} ± {fit.error:.2f}" if fit else "–",
+        f"{fit.x_min:,}" if fit else "–",
+        f"{fit.ks:.3f}" if fit else "–",
+    ]
+
+
+def cost_rows(found: Analysis) -> list[list[str]]:
+    """A line for each way to hold K: (storage, memory, time, what about it)."""
+    words = {True: "chosen", False: ""}
+    return [
+        [
+            cost.storage,
+            readable(cost.bytes),
+            seconds(cost.seconds),
+            words[cost.storage == found.chosen] or ("" if cost.fits else "does not fit"),
+        ]
+        for cost in found.costs
+    ]
+
+
+def text(found: Analysis) -> str:
+    """One data set in plain text."""
+    lines = [
+        f"{_plain(found.name)}: {found.users:,} users × {found.items:,} items, {found.pairs:,} pairs",
+        "",
+        f"density of R   {percent(found.density)}",
+        f"density of K   {found.kernel}",
+        *(f"  {name:<12} {percent(value)}" for name, value in found.expected.items()),
+        "",
+        *_aligned([list(TAILS), *tail_rows(found)]),
+        "",
+        *_aligned([["K held", "memory", "time", ""], *cost_rows(found)]),
+        "",
+        *found.verdict,
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def table_text(found: Sequence[Analysis]) -> str:
+    """The table of densities in plain text."""
+    return "\n".join(_aligned([list(COLUMNS), *(cells(each) for each in found)]))
+
+
+def rich_table(found: Sequence[Analysis]) -> Table:
+    """The table of densities for a terminal."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in COLUMNS:
+        name = column in ("data set", "storage")
+        made.add_column(Text(column), justify="left" if name else "right", no_wrap=not name, overflow="fold")
+    for each in found:
+        line = [Text(cell) for cell in cells(each)]
+        line[5].stylize("bold")
+        made.add_row(*line)
+    return made
+
+
+def markdown(found: Sequence[Analysis]) -> str:
+    """The table of densities, then a section for each data set."""
+    head = _markdown_table(COLUMNS, [cells(each) for each in found], left=(0, 9))
+    explained = (
+        "R and K: densities; ± is half of the 95 % interval where K was sampled. d(K) is the paper's estimate, from the"
+        " size alone; the other two keep both tails (degree-aware: as if an item could be had twice; saturating: once)."
+    )
+    return "\n".join(["# How full the kernel is", "", head, explained, "", *(section(each) for each in found)])
+
+
+def section(found: Analysis) -> str:
+    """One data set in Markdown."""
+    densities = _markdown_table(
+        ("density of", "is"),
+        [
+            ["R", percent(found.density)],
+            ["K", str(found.kernel)],
+            *([f"K, {name}", percent(value)] for name, value in found.expected.items()),
+        ],
+        left=(0,),
+    )
+    return "\n".join(
+        [
+            f"## {_cell(found.name)}",
+            "",
+            f"{found.users:,} users × {found.items:,} items, {found.pairs:,} pairs.",
+            "",
+            *(f"- {sentence}" for sentence in found.verdict),
+            "",
+            densities,
+            _markdown_table(TAILS, tail_rows(found), left=(0,)),
+            f"Popularity: {about_tail(found.popularity)}",
+            "",
+            f"Activity: {about_tail(found.activity)}",
+            "",
+            _markdown_table(("K held", "memory", "time", ""), cost_rows(found), left=(0, 3)),
+            f"Budget {readable(found.budget)}. The planner, from degrees: {_cell(found.reason)}",
+            "",
+        ]
+    )
+
+
+def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: tuple[int, ...]) -> str:
+    rule = "| " + " | ".join("---" if k in left else "---:" for k in range(len(head))) + " |"
+    lines = ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows]
+    return "\n".join([f"| {' | '.join(head)} |", rule, *lines, ""])
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    """Columns under one another, the first to the left, numbers to the right."""
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if k == 0 else cell.rjust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _plain(value: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
+
+
+def _cell(value: str) -> str:
+    return _plain(value).replace("|", "\\|")

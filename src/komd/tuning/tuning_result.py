@@ -1,0 +1,158 @@
+"""What a search has found: every setting that was tried, and the best as text to paste."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from komd.engine.recommender import Recommender
+from komd.errors import InputError, install
+from komd.models.registry import model_from_text
+from komd.svg import FIRST, INK, SECOND, available, standalone
+
+__all__ = ["Trial", "Tuning"]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One setting.
+
+    Attributes
+    ----------
+    text
+        The model, as Python and the command line take it.
+    params
+        What was chosen, as texts by name.
+    values
+        The metric in each round; fewer rounds than there are where it was pruned.
+    seconds
+        What it took.
+    state
+        "complete", "pruned" (given up after some rounds) or "failed".
+    reason
+        Why it failed.
+    """
+
+    text: str
+    params: dict[str, str]
+    values: list[float]
+    seconds: float
+    state: str
+    reason: str = ""
+
+    @property
+    def value(self) -> float:
+        """The mean over the rounds."""
+        return sum(self.values) / len(self.values) if self.values else float("nan")
+
+
+@dataclass(frozen=True, repr=False)
+class Tuning:
+    """The result of `komd.tune`.
+
+    Attributes
+    ----------
+    metric
+        What was maximised.
+    trials
+        Every setting, in the order of trying.
+    rounds
+        Inner folds that every complete trial was measured on.
+    seconds
+        Spent on the trials, in this run and those it resumed.
+    """
+
+    metric: str
+    trials: tuple[Trial, ...]
+    rounds: int
+    seconds: float
+
+    @property
+    def best(self) -> Trial:
+        """The complete trial with the largest mean; the first of equals."""
+        done = [trial for trial in self.trials if trial.state == "complete"]
+        if not done:
+            reason = next((trial.reason for trial in self.trials if trial.reason), "none was finished")
+            raise InputError(f"no setting could be measured: {reason}")
+        return max(done, key=lambda trial: trial.value)
+
+    @property
+    def text(self) -> str:
+        """The best model, to paste."""
+        return self.best.text
+
+    @property
+    def model(self) -> Recommender:
+        """The best model, unfitted."""
+        return model_from_text(self.best.text)
+
+    def top(self, n: int = 10) -> list[Trial]:
+        """The n best complete trials, best first."""
+        done = [trial for trial in self.trials if trial.state == "complete"]
+        return sorted(done, key=lambda trial: -trial.value)[:n]
+
+    def counts(self) -> dict[str, int]:
+        """How many trials were complete, pruned, failed."""
+        states = [trial.state for trial in self.trials]
+        return {state: states.count(state) for state in ("complete", "pruned", "failed")}
+
+    def __repr__(self) -> str:
+        counts = self.counts()
+        head = f"Tuning by {self.metric}: {len(self.trials)} settings in {self.seconds:.0f} s"
+        head += f" ({counts['pruned']} pruned, {counts['failed']} failed), {self.rounds} inner folds each"
+        return "\n".join([head, *(f"{trial.value:.4f}  {trial.text}" for trial in self.top(5))])
+
+    def to_json(self) -> str:
+        """One JSON document."""
+        best = {"model": self.best.text, "value": self.best.value, "values": self.best.values}
+        facts = {"metric": self.metric, "rounds": self.rounds, "seconds": self.seconds, "best": best}
+        facts |= {"counts": self.counts(), "trials": [asdict(trial) for trial in self.trials]}
+        return json.dumps(facts, indent=1)
+
+    def plot(self, path: str | Path) -> Path:
+        """Write an SVG: the search as it went, and the metric against every parameter."""
+        target = Path(path)
+        if not available():
+            raise InputError(f"plots need matplotlib: {install('plots')}")
+        names = list(dict.fromkeys(name for trial in self.trials for name in trial.params))
+        target.write_text(standalone(lambda figure: self._draw(figure, names), 9.0, 3.2 + 2.6 * -(-len(names) // 3)))
+        return target
+
+    def _draw(self, figure: Any, names: list[str]) -> None:
+        self.best  # noqa: B018 (there must be one)
+        rows = -(-len(names) // 3)
+        grid = figure.add_gridspec(1 + rows, 3, height_ratios=[1.2] + [1.0] * rows)
+        axes = figure.add_subplot(grid[0, :])
+        done = [(k + 1, trial.value) for k, trial in enumerate(self.trials) if trial.state == "complete"]
+        cut = [(k + 1, trial.value) for k, trial in enumerate(self.trials) if trial.state == "pruned"]
+        axes.plot(*zip(*done, strict=True), "o", color=FIRST, markersize=4, label="complete")
+        if cut:
+            axes.plot(*zip(*cut, strict=True), "x", color=SECOND, markersize=4, label="pruned")
+        so_far = [max(value for _, value in done[: k + 1]) for k in range(len(done))]
+        axes.step([k for k, _ in done], so_far, where="post", color=INK, linewidth=1, label="best so far")
+        axes.set_xlabel("setting")
+        axes.set_ylabel(self.metric)
+        axes.legend(frameon=False, loc="lower right")
+        complete = [trial for trial in self.trials if trial.state == "complete"]
+        for place, name in enumerate(names):
+            small = figure.add_subplot(grid[1 + place // 3, place % 3])
+            words = sorted({trial.params[name] for trial in complete}, key=_order)
+            small.plot(
+                [words.index(trial.params[name]) for trial in complete],
+                [trial.value for trial in complete],
+                "o",
+                color=FIRST,
+                markersize=4,
+            )
+            small.set_xticks(range(len(words)), [word[:14] for word in words], rotation=60, fontsize=7)
+            small.set_title(name, fontsize=9)
+
+
+def _order(word: str) -> tuple[int, float, str]:
+    """Numbers by size, then words, then None: no filter is the far end of all filters."""
+    try:
+        return (0, float(word), "")
+    except ValueError:
+        return (2 if word == "None" else 1, 0.0, word)

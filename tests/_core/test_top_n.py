@@ -1,0 +1,95 @@
+"""The n best: order, ties, candidates, and strips merged one after another."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from komd._core.top_n import push_top, sort_top, veil
+from tests import reference
+
+# Few distinct values, so that ties are everywhere; some items out of the running.
+values = st.lists(st.sampled_from([-np.inf, -1.0, -0.0, 0.0, 0.5, 2.0, np.inf]), min_size=1, max_size=40)
+
+
+def fresh(users, n):
+    return np.full((users, n), -7, np.int32), np.full((users, n), np.nan), np.zeros(users, np.int64)
+
+
+def check(row, candidates, n, best):
+    items, scores, counts = best
+    expected = reference.top(row, candidates, n)
+    assert items[0, : counts[0]].tolist() == expected
+    assert scores[0, : counts[0]].tolist() == [row[j] for j in expected]
+
+
+@settings(deadline=None, max_examples=200)
+@given(values, st.integers(1, 45), st.data())
+def test_one_strip(row, n, data):
+    scores = np.array([row])
+    chosen = data.draw(st.sets(st.integers(0, len(row) - 1)))
+    candidates = np.array(sorted(chosen), np.int32)
+    best = fresh(1, n)
+    push_top(scores, candidates, 0, *best)
+    sort_top(*best)
+    check(row, candidates, n, best)
+    assert np.array_equal(scores[0], row)  # read, not altered
+
+
+@settings(deadline=None, max_examples=200)
+@given(values, st.integers(1, 45), st.data())
+def test_strips_merged_one_after_another_are_one_merge(row, n, data):
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(row)))) | {0, len(row)})
+    candidates = np.array(sorted(data.draw(st.sets(st.integers(0, len(row) - 1)))), np.int32)
+    best = fresh(1, n)
+    for first, last in pairwise(cuts):
+        inside = candidates[(candidates >= first) & (candidates < last)]
+        push_top(np.array([row[first:last]]), inside, first, *best)
+    sort_top(*best)
+    check(row, candidates, n, best)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**32 - 1))
+def test_many_users_long_lists(seed):
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(0, 60, (5, 300)).astype(float)
+    scores[rng.random(scores.shape) < 0.2] = -np.inf
+    best = fresh(5, 100)
+    everything = np.arange(300, dtype=np.int32)
+    push_top(scores, everything, 0, *best)
+    sort_top(*best)
+    for u in range(5):
+        assert best[0][u, : best[2][u]].tolist() == reference.top(scores[u], everything, 100)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 2**32 - 1))
+def test_candidates_without_gaps(seed):
+    """Such as all items that somebody chose, in strips that they fill, enter or miss."""
+    rng = np.random.default_rng(seed)
+    row = rng.integers(0, 9, 120).astype(float)
+    low, high = np.sort(rng.integers(0, 121, 2))
+    candidates, best = np.arange(low, high, dtype=np.int32), fresh(1, 20)
+    for first, last in pairwise([0, *np.sort(rng.integers(0, 121, 3)), 120]):
+        inside = candidates[(candidates >= first) & (candidates < last)]
+        push_top(np.array([row[first:last]]), inside, first, *best)
+    sort_top(*best)
+    check(row, candidates, 20, best)
+
+
+def test_minus_infinity_is_never_taken():
+    best = fresh(1, 3)
+    push_top(np.full((1, 5), -np.inf), np.arange(5, dtype=np.int32), 0, *best)
+    assert best[2][0] == 0
+
+
+def test_veil():
+    scores = np.ones((3, 4))
+    veil(np.array([0, 2, 2, 3]), np.array([0, 3, 1], np.int32), scores)
+    gone = np.isneginf(scores)
+    assert np.argwhere(gone).tolist() == [[0, 0], [0, 3], [2, 1]]
+    assert (scores[~gone] == 1).all()

@@ -1,0 +1,110 @@
+"""A streamed matrix is the dense one to the last bit, whichever way it is read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import komd
+from komd.kernels.asymmetric import AsymmetricCosine, CoOccurrence
+from komd.kernels.functions import Jaccard, Linear, Polynomial, Tanimoto
+from komd.matrix.build import kernel_matrix
+from komd.matrix.storage import Plan, expected_nonzeros
+
+KERNELS = (
+    Linear(),
+    Tanimoto(),
+    Polynomial(degree=3, c=2),
+    Jaccard(),
+    AsymmetricCosine(alpha=0.15, locality=3),
+    AsymmetricCosine(alpha=0.3, locality=2.5),
+    CoOccurrence(history=0.6, candidate=0.4),
+)
+
+
+def made(kernel, rows, items, storage, weights=None, scale=None):
+    how = Plan(storage, items, 1.0, 0)
+    return kernel_matrix(kernel, rows.indptr, rows.indices, items, how, user_weights=weights, scale=scale, threads=2)
+
+
+def whole(matrix, rows, room, threads=None):
+    """All strips put together, people's way of reading them."""
+    out = np.zeros((matrix.items, matrix.items), np.float32)
+    reached = 0
+    for strip in matrix.strips(rows, room=room, threads=threads):
+        assert strip.first == reached
+        reached = strip.last
+        for place, i in enumerate(rows):
+            start, named, length = strip.places[place]
+            values = strip.values[start : start + length]
+            if length == strip.last - strip.first:
+                out[i, strip.first : strip.last] = values
+            else:
+                out[i, strip.first + strip.columns[named : named + length].astype(int)] = values
+    assert reached == matrix.items
+    return out
+
+
+@pytest.fixture(scope="module")
+def rows():
+    data = komd.generate(users=300, items=130, activity=9, item_tail=1.3, rng=1)
+    return komd.Popularity().fit(data).catalogue.histories
+
+
+@pytest.mark.parametrize("scaled", [False, True], ids=["", "scaled"])
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_strips_rows_and_blocks_are_those_of_the_dense_matrix(kernel, weighted, scaled, rows):
+    rng = np.random.default_rng(0)
+    weights = rng.random(300) + 0.1 if weighted else None
+    scale = rng.random(130) + 0.1 if scaled else None
+    dense, sparse, streamed = (
+        made(kernel, rows, 130, storage, weights, scale) for storage in ("dense", "sparse", "streamed")
+    )
+    assert np.array_equal(np.array([sparse.row(i) for i in range(130)]), dense.values)
+    some = np.arange(0, 130, 3, dtype=np.int32)
+    assert np.array_equal(whole(streamed, some, 20_000)[some], dense.values[some])
+    held = streamed.rows(some)
+    assert np.array_equal(np.array([held.row(int(i)) for i in some]), dense.values[some])
+    assert np.array_equal(streamed.row(7), dense.row(7))
+    assert np.array_equal(streamed.entries(some, some[:2]), dense.entries(some, some[:2]))
+    blocks, starts = streamed.gather(rows.indptr, rows.indices, rows.indptr, rows.indices)
+    for u in range(0, 300, 17):
+        h = rows.indices[rows.indptr[u] : rows.indptr[u + 1]]
+        assert np.array_equal(blocks[starts[u] : starts[u + 1]].reshape(len(h), len(h)), dense.values[np.ix_(h, h)])
+    assert np.allclose(streamed.sums(), dense.sums(), rtol=1e-6)
+    assert streamed.nonzeros == dense.nonzeros
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(2, 60), st.integers(1, 4000), st.integers(1, 3))
+def test_room_and_threads_change_nothing(seed, users, items, room, threads):
+    rng = np.random.default_rng(seed)
+    R = rng.random((users, items)) < rng.random(items) ** 3
+    indptr = np.zeros(users + 1, np.int64)
+    np.cumsum(R.sum(axis=1), out=indptr[1:])
+    indices = np.nonzero(R)[1].astype(np.int32)
+    how = [Plan(storage, items, 1.0, 0) for storage in ("dense", "streamed")]
+    dense, streamed = (kernel_matrix(Tanimoto(), indptr, indices, items, h) for h in how)
+    chosen = np.flatnonzero(rng.random(items) < 0.6).astype(np.int32)
+    got = whole(streamed, chosen, room, threads)
+    assert np.array_equal(got[chosen], dense.values[chosen])
+
+
+def test_strips_grow_where_more_comes_than_was_expected(rows, monkeypatch):
+    monkeypatch.setattr(
+        "komd.matrix.streamed.expected_nonzeros", lambda rows, columns, activity: np.zeros(len(columns))
+    )
+    dense, streamed = (made(Linear(), rows, 130, storage) for storage in ("dense", "streamed"))
+    everything = np.arange(130, dtype=np.int32)
+    assert np.array_equal(whole(streamed, everything, 600), dense.values)
+
+
+def test_expected_nonzeros_add_up_to_the_estimated_density(rows):
+    from komd.matrix.storage import estimate_density
+
+    popularity = np.bincount(rows.indices, minlength=130)
+    expected = expected_nonzeros(popularity, popularity, rows.lengths).sum() / 130**2
+    assert expected == pytest.approx(estimate_density(popularity, rows.lengths), rel=0.05)

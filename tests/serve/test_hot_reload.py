@@ -1,0 +1,184 @@
+"""A new model takes the place of the old one without a request noticing; a broken one does not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from dataclasses import replace
+
+import httpx
+import pytest
+
+import komd
+from komd.errors import ModelFileError
+from komd.serve.hot_reload import Live
+
+
+@pytest.fixture
+def folder(shop, tmp_path):
+    return shutil.copytree(shop / "shop.komd", tmp_path / "live.komd")
+
+
+def other_data():
+    return komd.generate(users=80, items=70, activity=8, tastes=4, rng=9)
+
+
+def until(condition, seconds=20):
+    start = time.monotonic()
+    while time.monotonic() - start < seconds:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_models_come_and_go_under_load(settings, serving, folder):
+    """Four clients ask all the time while the model changes eight times, by itself or when told: no request fails."""
+    service = serving(replace(settings, model=folder, watch_seconds=0.1))
+    first, second = komd.load(folder), komd.CFKOMD(kernel="linear").fit(other_data())
+    history = [first.catalogue.items[3]]
+    stop, bad, versions = threading.Event(), [], set()
+
+    def ask():
+        with httpx.Client(base_url=service.address) as client:
+            while not stop.is_set():
+                answer = client.post("/v1/recommend", json={"history": history, "user_id": None, "n": 3})
+                if answer.status_code != 200 or len(answer.json()["items"]) != 3:
+                    bad.append(answer.text)
+                else:
+                    versions.add(answer.json()["model"])
+
+    clients = [threading.Thread(target=ask) for _ in range(4)]
+    for client in clients:
+        client.start()
+    try:
+        for k in range(8):
+            (second if k % 2 == 0 else first).save(folder)
+            if k % 3 == 0:
+                service.client.post("/v1/model/reload").raise_for_status()
+            assert until(lambda k=k: service.get("/v1/model")["items"] == (70 if k % 2 == 0 else 90))
+    finally:
+        stop.set()
+        for client in clients:
+            client.join()
+    assert bad == []
+    assert len(versions) == 2
+    assert until(lambda: counted(service, "komd_model_reloads_total") >= 8)
+
+
+def counted(service, name):
+    lines = service.client.get("/v1/metrics").text.splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(name + " "))
+
+
+def test_histories_stay_when_the_model_changes(settings, serving, folder):
+    service = serving(replace(settings, model=folder, watch_seconds=60))
+    data = other_data()
+    known, future = komd.load(folder).catalogue.items[3], data.items[0]
+    service.post(
+        "/v1/events", {"events": [{"user_id": "ana", "item_id": known}, {"user_id": "ana", "item_id": future}]}
+    )
+    old = {entry["item_id"]: entry["in_model"] for entry in service.get("/v1/users/ana")["items"]}
+    new = komd.CFKOMD().fit(data)
+    new.save(folder)
+    assert service.client.post("/v1/model/reload").json()["items"] == 70
+    shown = {entry["item_id"]: entry["in_model"] for entry in service.get("/v1/users/ana")["items"]}
+    assert set(shown) == set(old) == {known, future} and shown[future]
+    united = [item for item, there in shown.items() if there]
+    answer = service.post("/v1/recommend", {"user_id": "ana", "n": 5})
+    assert [row["item_id"] for row in answer["items"]] == new.recommend(histories={"x": united}, n=5).items("x")
+
+
+def break_manifest(folder):
+    (folder / "manifest.json").write_text("{")
+
+
+def break_array(folder):
+    name = json.loads((folder / "manifest.json").read_text())["files"]["S"]["file"]
+    content = (folder / name).read_bytes()
+    (folder / "fresh").write_bytes(content[:-8] + b"\x00" * 8)
+    (folder / "fresh").replace(folder / name)
+
+
+def remove_array(folder):
+    name = json.loads((folder / "manifest.json").read_text())["files"]["S"]["file"]
+    (folder / name).unlink()
+
+
+def remove_all(folder):
+    shutil.rmtree(folder)
+
+
+def stranger_to_strangers(folder):
+    text = (folder / "manifest.json").read_text()
+    (folder / "manifest.json").write_text(text.replace('"CFKOMD()"', '"BPR()"'))
+
+
+@pytest.mark.parametrize("damage", [break_manifest, break_array, remove_array, remove_all, stranger_to_strangers])
+def test_a_broken_model_is_refused_and_the_old_one_stays(settings, serving, folder, shop, damage):
+    service = serving(replace(settings, model=folder, watch_seconds=0.1))
+    before = service.get("/v1/model")
+    ask = {"history": [komd.load(folder).catalogue.items[3]], "explain": True}
+    answer = service.post("/v1/recommend", ask)
+    damage(folder)
+    refused = service.client.post("/v1/model/reload")
+    assert refused.status_code == 409 and "the old model stays" in refused.json()["detail"]
+    assert until(lambda: counted(service, "komd_model_refusals_total") >= 1)
+    time.sleep(0.3)
+    assert service.get("/v1/model") == before and service.post("/v1/recommend", ask) == answer
+    assert service.get("/v1/ready")
+    shutil.rmtree(folder, ignore_errors=True)  # mended: it is taken up without being told
+    shutil.copytree(shop / "numbers.komd", folder)
+    assert until(lambda: service.get("/v1/model")["version"] != before["version"])
+
+
+def test_what_cannot_be_served_does_not_start(folder, tmp_path):
+    with pytest.raises(ModelFileError, match="no model at"):
+        Live(tmp_path / "none.komd")
+    stranger_to_strangers(folder)
+    with pytest.raises(ModelFileError):
+        Live(folder)
+
+
+def test_people_without_strangers_are_not_served(tmp_path, small):
+    pytest.importorskip("implicit")
+    komd.BPR(factors=2, iterations=1).fit(small).save(tmp_path / "bpr.komd")
+    with pytest.raises(ModelFileError, match="BPR serves only the people it was fitted on"):
+        Live(tmp_path / "bpr.komd")
+
+
+def test_the_same_model_again_is_not_loaded_again(folder):
+    live = Live(folder)
+    komd.load(folder).save(folder)  # the same bytes in new files
+    assert not live.refresh() and live.taken == 0
+    live.reload()  # but when told
+    assert live.taken == 1
+
+
+def test_a_link_that_is_turned(shop, tmp_path):
+    link = tmp_path / "current.komd"
+    link.symlink_to(shop / "shop.komd")
+    live = Live(link)
+    assert not live.refresh()
+    old = live.current
+    link.unlink()
+    link.symlink_to(shop / "numbers.komd")
+    assert live.refresh() and live.current is not old and live.taken == 1
+    assert not live.refresh()
+
+
+def test_new_names_are_taken_up(shop, tmp_path):
+    names = shutil.copy(shop / "names.tsv", tmp_path / "names.tsv")
+    live = Live(shop / "numbers.komd", names)
+    search = live.current.search
+    live.reload()
+    assert live.current.search is search  # nothing changed: the index is kept
+    names.write_text("id\tname\n10\tAnother Name Altogether\n")
+    assert live.refresh()
+    number = int(live.current.item_numbers(["10"])[0])
+    assert live.current.search.find("altogether", 5).tolist() == [number]
+    names.write_text("id\n")
+    assert not live.refresh() and live.refused == 1
+    assert live.current.names.name(number) == "Another Name Altogether"

@@ -1,0 +1,80 @@
+"""The threads behind the event loop: results, errors, and a line with an end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from komd.serve.prometheus import Metrics
+from komd.serve.request_queue import Bench, Busy
+
+
+def on_a_bench(test, waiting=10):
+    bench = Bench("test", waiting=waiting, metrics=Metrics())
+    try:
+        return asyncio.run(test(bench))
+    finally:
+        bench.close()
+        assert not any(thread.name == "komd-test" for thread in threading.enumerate())
+
+
+def test_work_is_done_in_order_in_another_thread():
+    async def test(bench):
+        here = threading.get_ident()
+        found = await asyncio.gather(*(bench.run(lambda k=k: (k, threading.get_ident())) for k in range(9)))
+        assert [k for k, _ in found] == list(range(9))
+        assert {thread for _, thread in found}.isdisjoint({here})
+
+    on_a_bench(test)
+
+
+def test_the_loop_runs_on_meanwhile():
+    async def test(bench):
+        free = threading.Event()
+        slow = asyncio.create_task(bench.run(lambda: free.wait(20)))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert not slow.done()
+        free.set()
+        assert await slow
+
+    on_a_bench(test)
+
+
+def test_errors_come_back_and_do_no_harm():
+    async def test(bench):
+        with pytest.raises(ZeroDivisionError):
+            await bench.run(lambda: 1 // 0)
+        assert await bench.run(lambda: 7) == 7
+
+    on_a_bench(test)
+
+
+def test_the_line_has_an_end():
+    async def test(bench):
+        free = threading.Event()
+        waiting = [asyncio.create_task(bench.run(lambda: free.wait(20))) for _ in range(3)]
+        await asyncio.sleep(0)
+        with pytest.raises(Busy, match="3 requests wait already"):
+            await bench.run(lambda: 1)
+        free.set()
+        await asyncio.gather(*waiting)
+        assert await bench.run(lambda: 2) == 2
+
+    on_a_bench(test, waiting=2)
+
+
+def test_who_gives_up_is_not_waited_for():
+    async def test(bench):
+        free = threading.Event()
+        first = asyncio.create_task(bench.run(lambda: free.wait(20)))
+        second = asyncio.create_task(bench.run(lambda: 2))
+        await asyncio.sleep(0)
+        first.cancel()
+        free.set()
+        assert await second == 2
+        assert first.cancelled()
+
+    on_a_bench(test)
