@@ -166,7 +166,7 @@ def model(record: Record, folder: Path, text: str, memory: str | None) -> None:
     _, rows, question, _ = fitted._asked(tested, DEPTH, None, True, None, None, "error")
     targets, digest = fitted.catalogue.translated(test, "error")[0].take(tested), hashlib.sha256()
     precision = Precision(targets, len(fitted.catalogue.order))
-    ranking, seconds = fitted._ranked(rows, question, threads=THREADS, memory=memory), 0.0
+    ranking, seconds = fitted.ranked_blocks(rows, question, threads=THREADS, memory=memory), 0.0
     while True:
         start = time.perf_counter()
         ranked = next(ranking, None)

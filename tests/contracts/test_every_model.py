@@ -347,8 +347,8 @@ def test_what_a_user_rated_low_is_not_recommended(model, small, tmp_path):
     low = rng.random(small.shape) < 0.15
     data = small.with_seen(*(np.asarray(numbers, np.int32) for numbers in np.nonzero(low)))
     plain, model = model.clone().fit(small), model.clone().fit(data)
-    learned = plain._arrays()
-    for name, array in model._arrays().items():
+    learned = plain.learned_arrays()
+    for name, array in model.learned_arrays().items():
         assert np.array_equal(array, learned[name])
     known = {u: {small.items[i] for i in np.flatnonzero(low[k])} for k, u in enumerate(small.users)}
     n = len(small.items)

@@ -110,7 +110,7 @@ def test_what_all_share_makes_no_two_alike(stages, storage):
     without = komd.CFKOMD(**stages, storage=storage).fit(data())
     model = komd.CFKOMD(**stages, storage=storage, prior=0.02, prior_power=1.0).fit(data())
     for item in (0, 7, 60):
-        expected, alike = without._similarities(item), model._similarities(item)
+        expected, alike = without.similarities_to(item), model.similarities_to(item)
         assert np.allclose(alike, expected, atol=1e-5)
         assert not alike[expected == 0].any()
     ids = model.catalogue.items.values[:5].to_pylist()
@@ -121,11 +121,11 @@ def test_what_all_share_makes_no_two_alike(stages, storage):
 def test_a_damaged_prior_is_refused():
     model = komd.CFKOMD(prior=0.01, storage="sparse").fit(data())
     histories = model.catalogue.histories
-    arrays = model._arrays() | {"order": model.catalogue.order, "prior": np.zeros(3, np.float32)}
+    arrays = model.learned_arrays() | {"order": model.catalogue.order, "prior": np.zeros(3, np.float32)}
     arrays |= {"history_indptr": histories.indptr, "history_indices": histories.indices}
     with pytest.raises(ModelFileError, match="saved prior is not one of these items"):
         komd.CFKOMD()._restore(arrays)
-    arrays = komd.CFKOMD(storage="dense").fit(data())._arrays() | {"order": arrays["order"]}
+    arrays = komd.CFKOMD(storage="dense").fit(data()).learned_arrays() | {"order": arrays["order"]}
     with pytest.raises(ModelFileError, match="saved prior is not one of these items"):
         komd.CFKOMD()._restore(arrays | {"prior": np.zeros(120, np.float32)})
 

@@ -211,7 +211,7 @@ def test_it_travels(storage, tmp_path):
 def test_a_damaged_filter_is_refused():
     model = komd.CFKOMD(**SETTING, storage="sparse").fit(data())
     histories = model.catalogue.histories
-    arrays = model._arrays() | {"order": model.catalogue.order}
+    arrays = model.learned_arrays() | {"order": model.catalogue.order}
     arrays |= {"history_indptr": histories.indptr, "history_indices": histories.indices}
     for name, wrong in (("filter", np.zeros((3, 2), np.float32)), ("filter_scale", np.zeros(1))):
         with pytest.raises(ModelFileError, match="filter is not one of these items"):

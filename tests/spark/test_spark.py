@@ -99,9 +99,9 @@ def test_every_variant_is_what_one_machine_fits(spark, tmp_path):
             alone.fit(data)
         assert [file.name for file in tmp_path.iterdir()] == ["m.komd"], text
         found = komd.load(tmp_path / "m.komd")
-        expected = alone._arrays()
-        assert found._arrays().keys() == expected.keys(), text
-        for name, array in found._arrays().items():
+        expected = alone.learned_arrays()
+        assert found.learned_arrays().keys() == expected.keys(), text
+        for name, array in found.learned_arrays().items():
             assert np.array_equal(array, expected[name]), (text, name)
         assert found.recommend(n=5).to_arrow() == alone.recommend(n=5).to_arrow(), text
         assert found.similar_items([item]).to_arrow() == alone.similar_items([item]).to_arrow(), text

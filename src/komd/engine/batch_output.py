@@ -29,7 +29,7 @@ from komd import files
 from komd import threads as pool
 from komd.engine.catalogue import OnUnknown
 from komd.engine.histories import Histories
-from komd.engine.ranking import Question, Ranked
+from komd.engine.ranking import RankedBlock, RankingRequest
 from komd.engine.recommender import Recommender
 from komd.errors import InputError
 
@@ -101,7 +101,7 @@ def recommend_to(
     (50, 1, 0)
     """
     path = Path(path)
-    people, rows, question, skipped = model._asked(
+    people, rows, question, skipped = model.request(
         users, n, histories, exclude_seen, items, exclude, on_unknown, exclude_low_rated
     )
     pieces = pool.blocks(len(rows), max(1, _ROWS // question.n))
@@ -115,12 +115,12 @@ def recommend_to(
             missing = [k for k, name in enumerate(map(_name, range(len(pieces)))) if name not in done]
             if missing:
                 left = np.concatenate([np.arange(*pieces[k]) for k in missing])
-                answers = model._ranked(
+                answers = model.ranked_blocks(
                     rows.take(left.astype(np.int32)), question, threads=threads, memory=memory, label="recommend"
                 )
                 for k, parts in _by_part(answers, [pieces[k] for k in missing]):
                     first, last = pieces[missing[k]]
-                    table = model._table(people.slice(first, last - first), parts)
+                    table = model.lists_table(people.slice(first, last - first), parts)
                     done[_name(missing[k])] = _put(path / _name(missing[k]), table)
                     files.write_text(path / _SUMS, "".join(f"{each}  {name}\n" for name, each in sorted(done.items())))
     except files.Busy:
@@ -140,16 +140,16 @@ def _name(part: int) -> str:
     return f"part-{part:05d}.parquet"
 
 
-def _by_part(answers: Iterator[Ranked], pieces: list[tuple[int, int]]) -> Iterator[tuple[int, list[Ranked]]]:
+def _by_part(answers: Iterator[RankedBlock], pieces: list[tuple[int, int]]) -> Iterator[tuple[int, list[RankedBlock]]]:
     """Cut answers, which come for any number of people at a time, into those of each piece."""
-    here: list[Ranked] = []
+    here: list[RankedBlock] = []
     have = k = 0
     for answer in answers:
         start = 0
         while start < len(answer.counts):
             wanted = pieces[k][1] - pieces[k][0] - have
             stop = min(start + wanted, len(answer.counts))
-            here.append(Ranked(answer.items[start:stop], answer.scores[start:stop], answer.counts[start:stop]))
+            here.append(RankedBlock(answer.items[start:stop], answer.scores[start:stop], answer.counts[start:stop]))
             have += stop - start
             start = stop
             if have == pieces[k][1] - pieces[k][0]:
@@ -157,11 +157,13 @@ def _by_part(answers: Iterator[Ranked], pieces: list[tuple[int, int]]) -> Iterat
                 here, have, k = [], 0, k + 1
 
 
-def _described(model: Recommender, people: pa.Array, rows: Histories, question: Question, parts: int) -> dict[str, Any]:
+def _described(
+    model: Recommender, people: pa.Array, rows: Histories, question: RankingRequest, parts: int
+) -> dict[str, Any]:
     """What was asked, so that another request is told from this one."""
     catalogue = model.catalogue
     digest = hashlib.sha256()
-    learned = [array for array in model._arrays().values() if array.nbytes <= 1 << 26]
+    learned = [array for array in model.learned_arrays().values() if array.nbytes <= 1 << 26]
     own = (catalogue.order, catalogue.histories.indptr, catalogue.histories.indices)
     seen = () if rows.seen is None else (rows.seen.indptr, rows.seen.indices)
     for array in (*own, *learned, rows.indptr, rows.indices, *seen, question.candidates):

@@ -40,14 +40,14 @@ class FactorModel(Recommender):
     def _score(self, histories: Histories, scores: NDArray[np.float64]) -> None:
         np.matmul(self._people_factors(histories), self._Y.T, out=scores)
 
-    def _similarities(self, item: int) -> NDArray[np.float32]:
+    def similarities_to(self, item: int) -> NDArray[np.float32]:
         """The cosine between factors; zero for an item without any."""
         lengths = np.linalg.norm(self._Y, axis=1)
         lengths[lengths == 0] = 1.0
         cosines: NDArray[np.float64] = self._Y @ self._Y[item] / (lengths * lengths[item])
         return cosines.astype(np.float32)
 
-    def _arrays(self) -> Arrays:
+    def learned_arrays(self) -> Arrays:
         return {"item_factors": self._Y}
 
     def _layouts(self) -> list[set[str]]:

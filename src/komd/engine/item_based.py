@@ -80,10 +80,10 @@ class ItemBased(Recommender):
             parts[np.abs(parts).argmax(axis=0), np.arange(len(items))] += scores - parts.sum(axis=0)
         return Contributions(weights, similarities, parts, -offsets[0] * self._S[items])
 
-    def _similarities(self, item: int) -> NDArray[np.float32]:
+    def similarities_to(self, item: int) -> NDArray[np.float32]:
         return self._matrix.row(item)
 
-    def _arrays(self) -> Arrays:
+    def learned_arrays(self) -> Arrays:
         return {"S": self._S, **self._matrix.arrays()}
 
     def _layouts(self) -> list[set[str]]:

@@ -14,7 +14,7 @@ from komd.engine.catalogue import Catalogue
 from komd.engine.histories import Histories, well_formed
 from komd.engine.item_based import ItemBased, Neighbourhood
 from komd.engine.parameters import one_of
-from komd.engine.ranking import Question, Ranked
+from komd.engine.ranking import RankedBlock, RankingRequest
 from komd.engine.recommender import Arrays
 from komd.engine.results import Contributions
 from komd.engine.streamed_ranking import is_streamed, rank_streamed, room_for, score_streamed
@@ -129,21 +129,21 @@ class FromCounts(ItemBased):
             return super()._scored(rows, targets, threads=threads, memory=memory, label=label)
         return score_streamed(self, matrix, rows, targets, threads=threads, memory=memory, label=label)
 
-    def _ranked(
+    def ranked_blocks(
         self,
         rows: Histories,
-        question: Question,
+        question: RankingRequest,
         *,
         threads: int | None = None,
         memory: str | int | None = None,
         label: str = "",
-    ) -> Iterator[Ranked]:
+    ) -> Iterator[RankedBlock]:
         matrix = self._matrix
         if not is_streamed(matrix):
-            return super()._ranked(rows, question, threads=threads, memory=memory, label=label)
+            return super().ranked_blocks(rows, question, threads=threads, memory=memory, label=label)
         needed = int(matrix.row_bounds(np.unique(rows.indices)).sum())
         if 8 * needed <= _AT_HAND * room_for(memory):
-            return super(FromCounts, self._at_hand(rows))._ranked(
+            return super(FromCounts, self._at_hand(rows)).ranked_blocks(
                 rows, question, threads=threads, memory=memory, label=label
             )
         return rank_streamed(self, matrix, rows, question, threads=threads, memory=memory, label=label)

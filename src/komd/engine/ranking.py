@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from komd.engine.histories import Histories
 
-__all__ = ["TIES", "Question", "Ranked", "rank_block", "users_per_block"]
+__all__ = ["TIES", "RankedBlock", "RankingRequest", "rank_block", "users_per_block"]
 
 TIES = {"half": 0.5, "strict": 0.0}
 _STRIP_BYTES = 2 << 20  # of scores held at a time: stays in the cache between scoring and ranking
@@ -18,7 +18,7 @@ _MOST_USERS = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class RankingRequest:
     """What is asked about people: their `n` best of these candidates (ascending numbers), and how targets stand.
 
     With `targets`, one row of items a user, the area under the curve is measured as well: the share of pairs (target,
@@ -34,7 +34,7 @@ class Question:
 
 
 @dataclass(frozen=True, eq=False)
-class Ranked:
+class RankedBlock:
     """Lists of consecutive people, best first: items and scores (people × n), how many are filled, and areas."""
 
     items: NDArray[np.int32]
@@ -59,8 +59,12 @@ def users_per_block(items: int) -> int:
 
 
 def rank_block(
-    score: Callable[[Histories], NDArray[np.float64]], histories: Histories, question: Question, first: int, chosen: int
-) -> Ranked:
+    score: Callable[[Histories], NDArray[np.float64]],
+    histories: Histories,
+    question: RankingRequest,
+    first: int,
+    chosen: int,
+) -> RankedBlock:
     """Score a block of users, the first of whom is user `first` of the question, and rank.
 
     Items from number `chosen` on are those that nobody chose.
@@ -83,4 +87,4 @@ def rank_block(
         tested = question.targets.block(first, first + people)
         areas = np.empty(people)
         area_under_curve(scores, chosen, tested.indptr, tested.indices, question.tie, areas)  # spoils the scores
-    return Ranked(items, values, counts, areas)
+    return RankedBlock(items, values, counts, areas)

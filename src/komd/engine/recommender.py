@@ -25,7 +25,7 @@ from komd.data.pairs import read_pairs
 from komd.engine.catalogue import Catalogue, OnUnknown
 from komd.engine.histories import Histories, well_formed
 from komd.engine.parameters import Parameters, one_of
-from komd.engine.ranking import Question, Ranked, rank_block, users_per_block
+from komd.engine.ranking import RankedBlock, RankingRequest, rank_block, users_per_block
 from komd.engine.results import Contributions, Explanation, Recommendations, Scores
 from komd.errors import FallbackWarning, InputError, ModelFileError
 
@@ -59,11 +59,11 @@ class Recommender(Parameters, ABC):
         """What the items of one history, which is not empty, add to the scores of these items."""
 
     @abstractmethod
-    def _similarities(self, item: int) -> NDArray[np.float32]:
+    def similarities_to(self, item: int) -> NDArray[np.float32]:
         """How similar every item is to this one."""
 
     @abstractmethod
-    def _arrays(self) -> Arrays:
+    def learned_arrays(self) -> Arrays:
         """What was learned, by name."""
 
     @abstractmethod
@@ -152,12 +152,12 @@ class Recommender(Parameters, ABC):
         exclude_low_rated
             With `exclude_seen`, leave out what a user rated below `min_rating` as well, where the data was read so.
         """
-        people, rows, question, skipped = self._asked(
+        people, rows, question, skipped = self.request(
             users, n, histories, exclude_seen, items, exclude, on_unknown, exclude_low_rated
         )
         empty = np.flatnonzero(rows.lengths == 0)
-        parts = list(self._ranked(rows, question, threads=threads, memory=memory, label="recommend"))
-        return Recommendations(self._table(people, parts), people.take(pa.array(empty)).to_pylist(), skipped)
+        parts = list(self.ranked_blocks(rows, question, threads=threads, memory=memory, label="recommend"))
+        return Recommendations(self.lists_table(people, parts), people.take(pa.array(empty)).to_pylist(), skipped)
 
     def explain(self, user: Any = None, item: Any = None, *, history: Iterable[Any] | None = None) -> Explanation:
         """Why `item` gets its score for a known user, or for a stranger with this history (item ids)."""
@@ -262,7 +262,7 @@ class Recommender(Parameters, ABC):
         known = found[found >= 0]
         likes, nears = [], []
         for number in known:
-            like = np.array(self._similarities(int(number)), np.float64)
+            like = np.array(self.similarities_to(int(number)), np.float64)
             like[number] = 0.0
             like[catalogue.chosen :] = 0.0
             near = np.argsort(-like, kind="stable")[:n].astype(np.int32)
@@ -298,7 +298,7 @@ class Recommender(Parameters, ABC):
         if seen is not None:
             arrays |= {"seen_indptr": seen.indptr, "seen_indices": seen.indices}
         ids = {"users": catalogue.users.values, "items": catalogue.items.values}
-        store.save(Path(path), model=self.text, arrays=arrays | self._arrays(), ids=ids)
+        store.save(Path(path), model=self.text, arrays=arrays | self.learned_arrays(), ids=ids)
 
     # ---- inside -----------------------------------------------------------------------------------------------
 
@@ -359,7 +359,7 @@ class Recommender(Parameters, ABC):
         found = pool.run(part, pieces, threads=threads, label=label, size=lambda b: b[1] - b[0])
         return np.concatenate([np.zeros(0), *found])
 
-    def _asked(
+    def request(
         self,
         users: Any,
         n: int,
@@ -369,7 +369,7 @@ class Recommender(Parameters, ABC):
         exclude: Iterable[Any] | None,
         on_unknown: OnUnknown,
         exclude_low_rated: bool = True,
-    ) -> tuple[pa.Array, Histories, Question, int]:
+    ) -> tuple[pa.Array, Histories, RankingRequest, int]:
         """Who asks, with what history, what for; and how many unknown ids were skipped."""
         one_of("on_unknown", on_unknown, ("error", "skip"))
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
@@ -377,11 +377,11 @@ class Recommender(Parameters, ABC):
         people, rows, skipped = self._people(users, histories, on_unknown)
         if not exclude_low_rated:
             rows = replace(rows, seen=None)
-        candidates, passed = self._candidates(items, exclude, on_unknown)
+        candidates, passed = self.candidate_items(items, exclude, on_unknown)
         _warn_of_fallback(int(np.count_nonzero(rows.lengths == 0)), len(rows))
-        return people, rows, Question(int(n), candidates, exclude_seen), skipped + passed
+        return people, rows, RankingRequest(int(n), candidates, exclude_seen), skipped + passed
 
-    def _table(self, people: pa.Array, parts: list[Ranked]) -> pa.Table:
+    def lists_table(self, people: pa.Array, parts: list[RankedBlock]) -> pa.Table:
         """The lists of these people, one row an item."""
         numbers = np.concatenate([np.zeros(0, np.int32), *(part.items[part.filled] for part in parts)])
         scores = np.concatenate([np.zeros(0), *(part.scores[part.filled] for part in parts)])
@@ -396,18 +396,18 @@ class Recommender(Parameters, ABC):
             }
         )
 
-    def _ranked(
+    def ranked_blocks(
         self,
         rows: Histories,
-        question: Question,
+        question: RankingRequest,
         *,
         threads: int | None = None,
         memory: str | int | None = None,
         label: str = "",
-    ) -> Iterator[Ranked]:
+    ) -> Iterator[RankedBlock]:
         """The answers for all these people, block after block: the one way to lists and measures."""
 
-        def answer(block: tuple[int, int]) -> Ranked:
+        def answer(block: tuple[int, int]) -> RankedBlock:
             return rank_block(self._scores_of, rows.block(*block), question, block[0], chosen)
 
         chosen = self.catalogue.chosen
@@ -449,7 +449,7 @@ class Recommender(Parameters, ABC):
         rows = Histories.of_rows([row[row >= 0] for row in rows_found])
         return pa.array(names), rows, int((found < 0).sum())
 
-    def _candidates(
+    def candidate_items(
         self, items: Iterable[Any] | None, exclude: Iterable[Any] | None, on_unknown: OnUnknown
     ) -> tuple[NDArray[np.int32], int]:
         """Inside numbers of the items that may be recommended, ascending, and how many unknown ids were skipped."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from komd import threads as pool
 from komd.engine.histories import Histories
-from komd.engine.ranking import Question, Ranked
+from komd.engine.ranking import RankedBlock, RankingRequest
 from komd.matrix.item_matrix import ItemMatrix
 from komd.matrix.low_rank import UpdatedMatrix
 from komd.matrix.streamed import StreamedMatrix
@@ -53,12 +53,12 @@ def rank_streamed(
     model: FromCounts,
     matrix: Streamed,
     rows: Histories,
-    question: Question,
+    question: RankingRequest,
     *,
     threads: int | None,
     memory: str | int | None,
     label: str,
-) -> Iterator[Ranked]:
+) -> Iterator[RankedBlock]:
     """The answers for all people, group after group."""
     room, groups = _groups(model, matrix, rows, question, memory)
     strip_room = min(int(_STRIP_SHARE * room), _LARGEST_STRIP)
@@ -78,7 +78,7 @@ def score_streamed(
     label: str,
 ) -> NDArray[np.float64]:
     """The scores of each user's targets, to the last bit as ranking has them: the first pass alone."""
-    question = Question(0, np.zeros(0, np.int32), targets=targets)
+    question = RankingRequest(0, np.zeros(0, np.int32), targets=targets)
     found = [np.zeros(0)]
     with progress(label, len(rows)) as advance:
         for first, last in _groups(model, matrix, rows, question, memory)[1]:
@@ -88,7 +88,7 @@ def score_streamed(
 
 
 def _groups(
-    model: FromCounts, matrix: Streamed, rows: Histories, question: Question, memory: str | int | None
+    model: FromCounts, matrix: Streamed, rows: Histories, question: RankingRequest, memory: str | int | None
 ) -> tuple[int, list[tuple[int, int]]]:
     """The room there is, and the users cut into groups that fit it."""
     matrix.prepare()  # before the rest of the room is shared out
@@ -110,7 +110,7 @@ class _Group:
         model: FromCounts,
         matrix: Streamed,
         people: Histories,
-        question: Question,
+        question: RankingRequest,
         first: int,
         threads: int | None,
     ) -> None:
@@ -169,14 +169,16 @@ class _Group:
         """The items that are masked."""
         return self._people.known_items
 
-    def ranked(self, room: int, advance: Callable[[float], None]) -> Ranked:
+    def ranked(self, room: int, advance: Callable[[float], None]) -> RankedBlock:
         """The second pass."""
         from komd._core.auc import LOWEST
         from komd._core.top_n import sort_top
 
         people, targets, question = self._people, self._targets, self._question
         size, n = len(people), min(question.n, len(question.candidates))
-        found = Ranked(np.empty((size, n), np.int32), np.empty((size, n)), np.zeros(size, np.int64), np.zeros(size))
+        found = RankedBlock(
+            np.empty((size, n), np.int32), np.empty((size, n)), np.zeros(size, np.int64), np.zeros(size)
+        )
         if targets is not None:  # ascending for each person, items that nobody chose below all others
             owner, chosen = np.repeat(np.arange(size), targets.lengths), self._model.catalogue.chosen
             tested = np.where(targets.indices < chosen, self.target_scores, LOWEST)
@@ -196,7 +198,7 @@ class _Group:
             return replace(found, areas=found.areas / (targets.lengths * others))
 
     def _use(
-        self, strip: Strip, found: Ranked, seen: NDArray[np.int64], met: NDArray[np.int64], block: tuple[int, int]
+        self, strip: Strip, found: RankedBlock, seen: NDArray[np.int64], met: NDArray[np.int64], block: tuple[int, int]
     ) -> None:
         """Add a strip to what was found for a block of people; `areas` collects the pairs in the right order.
 

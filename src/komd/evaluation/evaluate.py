@@ -14,7 +14,7 @@ from komd.data.interactions import Interactions
 from komd.engine.catalogue import OnUnknown
 from komd.engine.histories import Histories
 from komd.engine.parameters import one_of
-from komd.engine.ranking import TIES, Question, Ranked
+from komd.engine.ranking import TIES, RankedBlock, RankingRequest
 from komd.engine.recommender import Recommender
 from komd.errors import InputError
 from komd.evaluation.metrics import BY_LIST, Metric, Values, parse_metrics
@@ -138,9 +138,9 @@ def evaluate(
     surprise = -np.log2(np.maximum(model.catalogue.popularity, 1.0) / trained)
 
     placed = targets if any(m.k is None for m in wanted) else None
-    asked = Question(deepest, model.catalogue.candidates(), targets=placed, tie=TIES[ties])
+    asked = RankingRequest(deepest, model.catalogue.candidates(), targets=placed, tie=TIES[ties])
 
-    def measure(ranked: Ranked, tested: Histories) -> tuple[dict[Metric, Values], dict[Metric, NDArray[np.int32]]]:
+    def measure(ranked: RankedBlock, tested: Histories) -> tuple[dict[Metric, Values], dict[Metric, NDArray[np.int32]]]:
         from komd._core.auc import mark_hits
 
         best, counts = ranked.items, ranked.counts
@@ -168,7 +168,7 @@ def evaluate(
     mark = np.zeros(items, np.uint8)
     parts = []
     done = 0
-    for ranked in model._ranked(rows, asked, threads=threads, memory=memory, label="evaluate"):
+    for ranked in model.ranked_blocks(rows, asked, threads=threads, memory=memory, label="evaluate"):
         parts.append(measure(ranked, targets.block(done, done + len(ranked.counts))))
         done += len(ranked.counts)
     generator = np.random.default_rng(rng)

@@ -118,8 +118,8 @@ class BPR(FactorModel):
             "the history; BPRKNN (the same criterion) and WRMF can"
         )
 
-    def _arrays(self) -> Arrays:
-        return {"user_factors": self._X, **super()._arrays()}
+    def learned_arrays(self) -> Arrays:
+        return {"user_factors": self._X, **super().learned_arrays()}
 
     def _layouts(self) -> list[set[str]]:
         return [{"user_factors", "item_factors"}]

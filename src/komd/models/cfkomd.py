@@ -267,8 +267,8 @@ class CFKOMD(FromCounts):
             options["scale"] = stretched(np.bincount(rows.indices, minlength=items), float(self.popularity))
         return self._kernel(), options
 
-    def _similarities(self, item: int) -> NDArray[np.float32]:
-        row = super()._similarities(item)
+    def similarities_to(self, item: int) -> NDArray[np.float32]:
+        row = super().similarities_to(item)
         if not self.prior:
             return row
         # What all items share makes no two of them alike. It was added in single precision: what is left of that is 0.

@@ -177,11 +177,11 @@ class CFOMD(Recommender):
         beta[history.indices] = 0.0
         return Contributions(weights, similarities, weights[:, None] * similarities, beta @ columns)
 
-    def _similarities(self, item: int) -> NDArray[np.float32]:
+    def similarities_to(self, item: int) -> NDArray[np.float32]:
         out: NDArray[np.float32] = self._K[item]
         return out
 
-    def _arrays(self) -> Arrays:
+    def learned_arrays(self) -> Arrays:
         return {"matrix": self._K}
 
     def _layouts(self) -> list[set[str]]:

@@ -1,6 +1,6 @@
 """One model with the names of its items: what can be asked of it, in inside numbers. Immutable, so it can be swapped.
 
-Everybody is served by their history alone, in the way the library serves strangers: `Recommender._ranked`.
+Everybody is served by their history alone, in the way the library serves strangers: `Recommender.ranked_blocks`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from komd.engine.histories import Histories
-from komd.engine.ranking import Question
+from komd.engine.ranking import RankingRequest
 from komd.engine.recommender import Recommender
 from komd.errors import ModelFileError
 from komd.models.registry import load
@@ -83,7 +83,7 @@ class Shelf:
 
     def _try(self) -> None:
         """Compile, touch every page that is mapped, and fail now rather than in front of people."""
-        for array in self.model._arrays().values():
+        for array in self.model.learned_arrays().values():
             array.reshape(-1).view(np.uint8)[::4096].max(initial=0)
         row = np.arange(min(2, len(self.catalogue.order)), dtype=np.int32)
         self.recommend([row], n=3, reasons=2)
@@ -162,7 +162,7 @@ class Shelf:
             histories = replace(histories, seen=Histories.of_rows(seen))
         candidates = self._candidates(allow, deny, max_popularity)
         lists: list[Ranked] = []
-        for block in self.model._ranked(histories, Question(n, candidates, exclude_seen), threads=1):
+        for block in self.model.ranked_blocks(histories, RankingRequest(n, candidates, exclude_seen), threads=1):
             for items, scores, count in zip(block.items, block.scores, block.counts, strict=True):
                 person = histories.block(len(lists), len(lists) + 1)
                 items, scores = items[:count], scores[:count]
@@ -191,7 +191,7 @@ class Shelf:
 
     def similar(self, item: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """The items most like this one, and how much."""
-        like = np.array(self.model._similarities(item), np.float64)
+        like = np.array(self.model.similarities_to(item), np.float64)
         like[item] = 0.0
         like[self.catalogue.chosen :] = 0.0
         near = np.argsort(-like, kind="stable")[:n].astype(np.int32)

@@ -17,7 +17,7 @@ from pyspark import SparkFiles
 from komd.data.encode import encode
 from komd.data.ids import Ids
 from komd.engine.histories import Histories
-from komd.engine.ranking import Question, Ranked
+from komd.engine.ranking import RankedBlock, RankingRequest
 from komd.engine.recommender import Recommender
 from komd.memory import budget
 from komd.models.registry import load_exactly
@@ -42,10 +42,10 @@ class Asked:
     schema: pa.Schema
     exclude_low_rated: bool = True
 
-    def question(self, model: Recommender) -> Question:
+    def question(self, model: Recommender) -> RankingRequest:
         """The question as the ranking takes it."""
         candidates = model.catalogue.candidates() if self.candidates is None else self.candidates
-        return Question(self.n, candidates, self.exclude_seen)
+        return RankingRequest(self.n, candidates, self.exclude_seen)
 
 
 def opened(folder: Folder) -> Recommender:
@@ -141,9 +141,9 @@ def _share(memory: str | int | None) -> str | int:
 
 
 def _lists(model: Recommender, asked: Asked, people: pa.Array, rows: Histories) -> Iterator[pa.RecordBatch]:
-    waiting: list[Ranked] = []
+    waiting: list[RankedBlock] = []
     done = have = 0
-    for answer in model._ranked(rows, asked.question(model), threads=1, memory=_share(asked.memory)):
+    for answer in model.ranked_blocks(rows, asked.question(model), threads=1, memory=_share(asked.memory)):
         waiting.append(answer)
         have += len(answer.counts)
         if have >= _PEOPLE:
@@ -153,8 +153,8 @@ def _lists(model: Recommender, asked: Asked, people: pa.Array, rows: Histories) 
         yield from _batches(model, asked, people.slice(done, have), waiting)
 
 
-def _batches(model: Recommender, asked: Asked, people: pa.Array, parts: list[Ranked]) -> Iterator[pa.RecordBatch]:
-    table = model._table(people, parts)
+def _batches(model: Recommender, asked: Asked, people: pa.Array, parts: list[RankedBlock]) -> Iterator[pa.RecordBatch]:
+    table = model.lists_table(people, parts)
     if not asked.nested:
         yield from table.cast(asked.schema).to_batches(max_chunksize=1 << 16)
         return

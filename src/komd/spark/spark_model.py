@@ -186,7 +186,7 @@ class KomdRecommenderModel(Columns, Model):
         check_executors(context, self._folder)
         candidates = None
         if items is not None or exclude is not None:
-            candidates = self.komd._candidates(items, exclude, "error")[0]
+            candidates = self.komd.candidate_items(items, exclude, "error")[0]
         schema = self._schema(format == "nested", user or self._types[0])
         asked = Asked(
             self._folder, n, exclude_seen, candidates, format == "nested", self._memory, to_arrow_schema(schema), low
