@@ -20,7 +20,7 @@ check: $(STAMP)  ## format, lint, types, doctests, direction of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q src tests/test_imports.py
+	$(BIN)/python -m pytest -q src tests/test_source.py tests/test_imports.py
 
 bench: $(STAMP)  ## speed as ratios to peers, all in one run; writes docs/performance.md
 	$(BIN)/python -m benchmarks
