@@ -22,7 +22,7 @@ check: $(STAMP)  ## format, lint, types, doctests, direction of imports
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q src tests/test_source.py tests/test_imports.py
 
-bench: $(STAMP)  ## speed as ratios to peers, all in one run; writes docs/performance.md
+bench: $(STAMP)  ## speed as ratios to peers, all in one run; writes docs/results/performance.md
 	$(BIN)/python -m benchmarks
 
 bench-msd: $(STAMP)  ## the experiment at the size of the Million Song Dataset, resumable; the same page
@@ -34,14 +34,14 @@ bench-scale: $(STAMP)  ## how time and memory grow as users, items and activity 
 bench-filter: $(STAMP)  ## what filters cost: eigenvectors beside Lanczos, scoring beside K unfiltered; the same page
 	$(BIN)/python -m benchmarks.filter
 
-bench-spark: $(STAMP)  ## komd on Spark beside Spark's ALS; needs Java; writes docs/scale.md
+bench-spark: $(STAMP)  ## komd on Spark beside Spark's ALS; needs Java; writes docs/results/scale.md
 	$(BIN)/python -m benchmarks.spark
 	$(BIN)/python -m experiments.scale
 
-experiments: $(STAMP)  ## the paper's tables and figures, resumable; writes docs/reproduction.md
+experiments: $(STAMP)  ## the paper's tables and figures, resumable; writes docs/results/reproduction.md
 	$(BIN)/python -m experiments
 
-screenshots: $(STAMP)  ## the page of komd serve, taken in Chromium; writes docs/figures/serve.png
+screenshots: $(STAMP)  ## the page of komd serve, taken in Chromium; writes docs/guide/serve.png
 	$(BIN)/python docs/screenshots.py
 
 format: $(STAMP)

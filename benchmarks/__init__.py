@@ -1,1 +1,1 @@
-"""Speed, as ratios to peers in the same run. `python -m benchmarks` runs all and writes docs/performance.md."""
+"""Speed, as ratios to peers in the same run. `python -m benchmarks` runs all and writes docs/results/performance.md."""

@@ -1,4 +1,4 @@
-"""Run the benchmarks on MovieLens and write docs/performance.md."""
+"""Run the benchmarks on MovieLens and write docs/results/performance.md."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
 On generated data of 20,000 items, once with a full K and once with a sparse one. Eigenvectors: ours (block Krylov) and
 SciPy's `eigsh` (Lanczos) on the same sparse matrix. Scoring: the 100 best for the same people, by K as it is, by the
 exact filter or one of low rank where K is dense, and by one of low rank where it stays sparse. Writes
-benchmarks/filter.json and docs/performance.md.
+benchmarks/filter.json and docs/results/performance.md.
 """
 
 from __future__ import annotations

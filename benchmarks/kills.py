@@ -2,7 +2,7 @@
 
 Needs the data of `make bench-msd`. A streamed model is saved; `komd.recommend_to` writes the lists of some people in a
 process that is killed (SIGKILL) at a random moment and started again, ten times, then left alone. The parts must be
-those of an undisturbed run, row for row. Writes benchmarks/kills.json and the line on docs/performance.md.
+those of an undisturbed run, row for row. Writes benchmarks/kills.json and the line on docs/results/performance.md.
 """
 
 from __future__ import annotations

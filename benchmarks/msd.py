@@ -1,9 +1,9 @@
 """The experiment on data of the size of the Million Song Dataset: generate, read, fit, rank, measure.
 
-`python -m benchmarks.msd` writes benchmarks/msd.json and docs/performance.md. Each step runs in a process of its own
-and is kept in benchmarks/work/; a run that was stopped goes on with the steps that are missing (`--fresh` forgets
-them). A step that fails or takes too long costs its own row. With `--users` or `--people` the run is a trial: its page
-stays in the work folder.
+`python -m benchmarks.msd` writes benchmarks/msd.json and docs/results/performance.md. Each step runs in a process of
+its own, and its results are kept in benchmarks/work/: an interrupted run resumes with the missing steps (`--fresh`
+starts over). A step that fails or takes too long loses only its own row. With `--users` or `--people` the run is a
+trial, and its page stays in the work folder.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> None:
     file, page = (
         (folder / "msd.json", folder / "performance.md")
         if trial
-        else (ROOT / "benchmarks" / "msd.json", ROOT / "docs" / "performance.md")
+        else (ROOT / "benchmarks" / "msd.json", ROOT / "docs" / "results" / "performance.md")
     )
     file.write_text(json.dumps(results, indent=1) + "\n")
     from benchmarks.page import write

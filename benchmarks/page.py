@@ -1,4 +1,4 @@
-"""docs/performance.md, written from whatever has been measured: `python -m benchmarks.page` writes it anew."""
+"""docs/results/performance.md, written from whatever has been measured: `python -m benchmarks.page` writes it anew."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SECTIONS = {
 }
 
 
-def write(path: Path = ROOT / "docs" / "performance.md", **given: Path) -> str:
+def write(path: Path = ROOT / "docs" / "results" / "performance.md", **given: Path) -> str:
     """Write the page and return it; `given` are files of figures other than those in benchmarks/."""
     parts = [_HEAD]
     for name, (file, section) in _SECTIONS.items():

@@ -1,4 +1,4 @@
-"""The section of docs/performance.md on filters."""
+"""The section of docs/results/performance.md on filters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of docs/performance.md that `make bench` measures."""
+"""The part of docs/results/performance.md that `make bench` measures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of docs/performance.md that `make bench-scale` measures, and its figure."""
+"""The part of docs/results/performance.md that `make bench-scale` measures, and its figure."""
 
 from __future__ import annotations
 

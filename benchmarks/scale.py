@@ -2,7 +2,8 @@
 
 From one small data set in the shape of the Million Song Dataset each of the three doubles alone, step by step. At every
 point a process of its own fits `ECFOMD(storage="streamed")`, lists the 100 best for a fixed number of people, and then
-counts the whole kernel, nothing else. Writes benchmarks/scale.json, docs/figures/scale.svg and docs/performance.md.
+counts the whole kernel, nothing else. Writes benchmarks/scale.json, docs/results/figures/scale.svg and
+docs/results/performance.md.
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ def run(steps: int) -> None:
     from benchmarks.page import write
     from benchmarks.page_scale import figure
 
-    (ROOT / "docs" / "figures" / "scale.svg").write_text(figure(results))
+    (ROOT / "docs" / "results" / "figures" / "scale.svg").write_text(figure(results))
     write()
-    print("wrote benchmarks/scale.json, docs/figures/scale.svg and docs/performance.md")
+    print("wrote benchmarks/scale.json, docs/results/figures/scale.svg and docs/results/performance.md")
 
 
 def point(size: dict[str, int]) -> dict[str, Any]:

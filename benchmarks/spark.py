@@ -4,7 +4,7 @@ A standalone cluster of two workers with one core each is started on loopback. O
 generated data of ten million pairs, half of what a fifth of the users chose is hidden; komd and ALS (implicit, rank 64,
 10 iterations) are fitted to the rest in the same session and list the 100 best items of everybody. komd alone does the
 same with two threads, reading the same Parquet files. The model's folder is one that both workers see. Writes
-benchmarks/spark.json; docs/scale.md is made of it by `python -m experiments.scale`.
+benchmarks/spark.json; docs/results/scale.md is made of it by `python -m experiments.scale`.
 """
 
 from __future__ import annotations

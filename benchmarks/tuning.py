@@ -2,7 +2,7 @@
 
 The training part of MovieLens 1M's first round (generated data of its shape where it is not there) is tuned for
 nDCG@100 with two inner folds. Then every tenth of the same settings is tried again on the same folds by models that are
-fitted from the data alone. Writes benchmarks/tuning.json, from which docs/tuning.md quotes.
+fitted from the data alone. Writes benchmarks/tuning.json, from which docs/guide/tuning.md quotes.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-FIGURES = Path(__file__).parent / "figures"
+FIGURES = Path(__file__).parent / "guide"
 PICKED = ("velvet", "lantern", "quiet")
 SHOTS = {
     "serve": {"viewport": {"width": 1400, "height": 900}, "color_scheme": "light", "device_scale_factor": 1},

@@ -1,4 +1,4 @@
-"""All tables and figures: docs/reproduction.md and docs/sparsity.md. Interrupted, it goes on where it stopped."""
+"""All tables and figures: docs/results/reproduction.md and sparsity.md. If interrupted, rerun it to resume."""
 
 from __future__ import annotations
 

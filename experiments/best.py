@@ -7,7 +7,7 @@ For each data set the first round of the paper's protocol (5 groups of users, `r
 sees the training part alone (and refuses it if it holds a tested pair), and what it finds is fitted to that part and
 measured on the test users. One round, not five: a setting that was found on one round's training part has seen what the
 other rounds test. Work done is kept in `experiments/work/best/`; run again, it goes on where it stopped, and a longer
-budget goes on searching from what was tried. The page is `docs/accuracy.md`.
+budget goes on searching from what was tried. The page is `docs/results/accuracy.md`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import komd
-from experiments.places import DOCS, WORK, load, markdown, short
+from experiments.places import RESULTS, WORK, load, markdown, short
 from komd import threads
 from komd.evaluation.compare import seconds
 from komd.evaluation.significance import LEVEL, compared_with_best
@@ -79,7 +79,7 @@ def _file(name: str, half: str, target: str, model: str) -> Path:
 
 
 def write() -> None:
-    """docs/accuracy.md from all that is kept."""
+    """docs/results/accuracy.md from all that is kept."""
     lines, verdicts = [], []
     for folder in sorted((WORK / "best").iterdir()) if (WORK / "best").exists() else []:
         name, half, target = _named(folder.name)
@@ -94,7 +94,7 @@ def write() -> None:
         lines += [f"\nNot run: {', '.join(absent)}.\n"] if absent else []
     head = ["data", "half", "tuned for, and measured", "CFKOMD", "best rival", "", "CFKOMD is"]
     page = [HEAD, markdown(head, verdicts), BEHIND, *lines]
-    (DOCS / "accuracy.md").write_text("".join(page), encoding="utf-8")
+    (RESULTS / "accuracy.md").write_text("".join(page), encoding="utf-8")
 
 
 def _verdict(folder: Path, results: list[dict[str, Any]], target: str) -> list[str]:
@@ -154,14 +154,14 @@ def _cores(number: int) -> str:
 
 HEAD = """# How good it is, every model tuned
 
-Written by `python -m experiments.best`; every figure comes from its runs, and only what has been run is shown. The
-first round of the paper's protocol (users in 5 random groups, `rng=0`; those of the first with at least 5 items give
-half of them to the test); ties count one half in AUC. Each model was tuned on folds inside the training part alone
-([tuning.md](tuning.md)) for the measure named, with the same budget: seconds times cores, and a setting under way when
-it ends is finished. The tuner refuses data that hold a tested pair. **Bold**: the best of its column; *italic*: tied
-with it (paired t over test users, Holm's correction, 5 %). "recommended" is `CFKOMD.recommended(train)`, chosen by a
-rule without any search ([rule.md](rule.md)). The rule, and the settings with which CF-KOMD's search begins, were chosen
-on inner folds of these training parts; rivals begin with their defaults.
+Written by `python -m experiments.best`; every figure comes from its runs, and only what has been run is shown. The test
+is the first round of the paper's protocol: users in 5 random groups (`rng=0`), those of the first group with at least 5
+items give half of them to the test; ties count one half in AUC. Each model was tuned for the measure named, on folds
+inside the training part alone ([guide/tuning.md](../guide/tuning.md)), with the same budget of seconds times cores; a
+trial that is running when the budget ends is finished. The tuner refuses data that hold a tested pair. **Bold**: the
+best of its column; *italic*: tied with it (paired t-test over test users, Holm's correction, 5 %). "recommended" is
+`CFKOMD.recommended(train)`, chosen by a rule without any search ([rule.md](rule.md)). The rule, and the settings with
+which CF-KOMD's search begins, were chosen on inner folds of these training parts; rivals begin with their defaults.
 
 First, for each table below, the figure that was tuned for:
 

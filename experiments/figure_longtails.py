@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from experiments import paper
-from experiments.places import DOCS, keep, load
+from experiments.places import RESULTS, keep, load
 from komd.sparsity.longtail import least_squares
 
 DATA = ("book-crossing", "ciao", "delicious", "filmtrust", "lastfm", "ml-1m", "netflix")
@@ -46,8 +46,8 @@ def run() -> dict[str, Any]:
             axis.set_ylim(bottom=0.7)
             results[name][what] = {"slope": line.slope, "r2": line.r2}
         figure.suptitle(paper.TITLES[name])
-        (DOCS / "figures").mkdir(parents=True, exist_ok=True)
-        figure.savefig(DOCS / "figures" / f"longtail-{name}.svg", metadata={"Date": None})
+        (RESULTS / "figures").mkdir(parents=True, exist_ok=True)
+        figure.savefig(RESULTS / "figures" / f"longtail-{name}.svg", metadata={"Date": None})
         pyplot.close(figure)
         keep("longtails", results)
     return results

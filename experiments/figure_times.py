@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from experiments import paper
-from experiments.places import DOCS, kept
+from experiments.places import RESULTS, kept
 
 
 def seconds(auc: dict[str, Any]) -> dict[str, dict[str, float]]:
@@ -39,8 +39,8 @@ def run() -> None:
     axis.set_xticks([x + 0.4 - width / 2 for x in range(len(labels))], labels, rotation=40, ha="right")
     axis.legend(ncols=len(times), loc="upper left")
     axis.grid(axis="y", alpha=0.3)
-    (DOCS / "figures").mkdir(parents=True, exist_ok=True)
-    figure.savefig(DOCS / "figures" / "times.svg", metadata={"Date": None})
+    (RESULTS / "figures").mkdir(parents=True, exist_ok=True)
+    figure.savefig(RESULTS / "figures" / "times.svg", metadata={"Date": None})
     pyplot.close(figure)
 
 

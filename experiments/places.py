@@ -11,7 +11,7 @@ import komd
 
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "experiments" / "work"
-DOCS = ROOT / "docs"
+RESULTS = ROOT / "docs" / "results"  # pages and figures that commands write
 
 
 def data_folder() -> Path:

@@ -1,4 +1,4 @@
-"""Write docs/reproduction.md from what the other experiments have kept in `experiments/work/`."""
+"""Write docs/results/reproduction.md from what the other experiments have kept in `experiments/work/`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from experiments import (
     table_msd,
     tie_rules,
 )
-from experiments.places import DOCS, kept, markdown
+from experiments.places import RESULTS, kept, markdown
 
 PARTS = ("datasets", "density", "longtails", "auc", "tuning", "ties", "msd")
 
@@ -30,7 +30,7 @@ def _head(machine: str) -> str:
     return f"""# The paper's experiments, run again
 
 Written by `python -m experiments` (or `make experiments`); every figure comes from that run, and the words about
-differences are made from the figures. [experiments/README.md](../experiments/README.md) maps each table and figure
+differences are made from the figures. [experiments/README.md](../../experiments/README.md) maps each table and figure
 to its command. `±` is the standard deviation over the rounds, ours as the paper's.
 
 Protocol, unless a table says otherwise: users in {table_auc.FOLDS} random groups (`rng={table_auc.SEED}`); in each
@@ -223,8 +223,8 @@ def write() -> None:
     from benchmarks.measure import machine
 
     results = {name: kept(name) for name in PARTS}
-    (DOCS / "reproduction.md").write_text(page(results, machine()), encoding="utf-8")
-    print("wrote docs/reproduction.md")
+    (RESULTS / "reproduction.md").write_text(page(results, machine()), encoding="utf-8")
+    print("wrote docs/results/reproduction.md")
 
 
 if __name__ == "__main__":

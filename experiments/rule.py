@@ -5,7 +5,7 @@
 
 The first round's training part (5 groups of users, random half, `rng=0`) is cut as the tuner cuts it; its first inner
 fold judges. What the round tests is never looked at. Work done is kept in `experiments/work/rule.json`; the page is
-`docs/rule.md`.
+`docs/results/rule.md`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 import komd
 from experiments.best import SETS
-from experiments.places import DOCS, keep, kept, load, markdown, short
+from experiments.places import RESULTS, keep, kept, load, markdown, short
 from komd.tuning.tune import _workshops
 
 METRICS = ("ndcg@100", "auc")
@@ -70,7 +70,7 @@ def _sized(text: str, chosen: int) -> str:
 
 
 def write() -> None:
-    """docs/rule.md from all that is kept."""
+    """docs/results/rule.md from all that is kept."""
     results = kept("rule")
     names = [name for name in SETS if name in results.get("texts", {})]
     lines = [HEAD]
@@ -85,7 +85,7 @@ def write() -> None:
             values = {name: results[name][results["texts"][name][label]][metric] for name in names}
             rows.append([label, *(_cell(value, value == best[name]) for name, value in values.items())])
         lines.append(f"\n## {metric}\n\n{markdown(['setting', *names], rows)}")
-    (DOCS / "rule.md").write_text("".join(lines), encoding="utf-8")
+    (RESULTS / "rule.md").write_text("".join(lines), encoding="utf-8")
 
 
 def _cell(value: float, best: bool) -> str:

@@ -1,4 +1,4 @@
-"""Write docs/scale.md: what runs where, what it takes, and what a catalogue too large for one node would need.
+"""Write docs/results/scale.md: what Spark costs, and what a catalogue too large for one node would need.
 
 Figures come from `make bench-msd` and `python -m benchmarks.spark` (benchmarks/msd.json, benchmarks/spark.json), and
 from a simulation here: interactions in the shape of the Million Song Dataset are cut into shards of items as a cluster
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import komd
-from experiments.places import DOCS, ROOT, keep, kept, markdown
+from experiments.places import RESULTS, ROOT, keep, kept, markdown
 
 SHARDS = (1, 4, 16, 64)
 USERS, STRIP, DEPTH = 200_000, 8_192, 500
@@ -52,37 +52,14 @@ def page(found: dict[str, Any]) -> str:
     msd = json.loads((ROOT / "benchmarks" / "msd.json").read_text())
     measured = ROOT / "benchmarks" / "spark.json"
     spark = json.loads(measured.read_text()) if measured.exists() else {}
-    return "\n".join([WHERE, _beside_als(spark), _capped(spark), _per_million(msd), _replicated(msd), _sharded(found)])
+    return "\n".join([HEAD, _beside_als(spark), _capped(spark), _per_million(msd), _replicated(msd), _sharded(found)])
 
 
-WHERE = """# Beyond one machine
+HEAD = """# Beyond one machine
 
 Written by `python -m experiments.scale` from `benchmarks/msd.json` (`make bench-msd`), `benchmarks/spark.json`
-(`make bench-spark`) and a simulation of its own.
-
-`komd.spark` lets Spark schedule, store and repeat; nothing distributed is komd's own.
-
-    from komd.spark import KomdRecommender
-
-    model = KomdRecommender(model="CFKOMD()", userCol="user", itemCol="song").fit(plays)   # a frame of pairs
-    model.recommendForAllUsers(10)                      # nested like ALS, or format="long" with scores and ranks
-    model.recommendForUserSubset(some_users, 10)        # unknown users are counted in a warning
-    model.recommendForHistories(pairs_of_strangers, 10)
-    model.transform(pairs)                              # scores of given pairs; not a number where an id is unknown
-    model.save("plays.komd")                            # the same folder as on one machine: komd.load reads it
-
-For lists of everybody from a saved model: `komd recommend plays.komd --spark spark://host:7077 --n 10 -o RECS`.
-
-- **Spark's executors (Java)** bring the rows of each user together, users ascending, and find the distinct items.
-- **Python workers** number the items of their partition, drop repetitions and pack what is left. Later they map the
-  model's folder (one copy a node, in the page cache) and rank the people of their partition, one thread each. Where a
-  streamed kernel is not linear they also make its sums, by blocks of items.
-- **The driver** gets the ids and, a partition at a time, the pairs as packed arrays; writes the model folder; makes K
-  where it fits there.
-
-A person's list depends on their history and the folder only: partitions, retries and lost executors change nothing.
-Where K is held every worker maps the same file. Where it is streamed every task reads all of K once, so there are as
-many tasks as cores; a task that is lost is repeated whole.
+(`make bench-spark`) and a simulation of its own. [guide/spark.md](../guide/spark.md) says how to use komd on Spark and
+what runs where.
 """
 
 
@@ -200,8 +177,8 @@ def _wrapped(words: str) -> str:
 def run() -> None:
     found = kept("scale") or simulate()
     keep("scale", found)
-    (DOCS / "scale.md").write_text(page(found), encoding="utf-8")
-    print("wrote docs/scale.md")
+    (RESULTS / "scale.md").write_text(page(found), encoding="utf-8")
+    print("wrote docs/results/scale.md")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Any
 
 import komd
 from experiments import paper
-from experiments.places import DOCS, data_folder, keep, load, markdown
+from experiments.places import RESULTS, data_folder, keep, load, markdown
 from komd.matrix.density import exact_density, sampled_density, work_of
 from komd.sparsity.analysis import Analysis, analyze
 
@@ -65,9 +65,9 @@ def figure(found: list[Analysis]) -> None:
     from komd.sparsity.sparsity_plots import draw_densities
     from komd.svg import standalone
 
-    (DOCS / "figures").mkdir(parents=True, exist_ok=True)
+    (RESULTS / "figures").mkdir(parents=True, exist_ok=True)
     picture = standalone(lambda f: draw_densities(f.add_subplot(), found), 9.2, 0.42 * len(found) + 1.15)
-    (DOCS / "figures" / "sparsity-densities.svg").write_text(picture, encoding="utf-8")
+    (RESULTS / "figures" / "sparsity-densities.svg").write_text(picture, encoding="utf-8")
 
 
 def table(results: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """One tail at a time: made-up data of fixed size and fixed density in which only one thing is changed.
 
 Longer item tails should empty K, longer user tails should fill it (the paper's third contribution), and tastes, which
-no estimate from degrees can see, should empty it again. Writes docs/figures/sparsity-tails.svg.
+no estimate from degrees can see, should empty it again. Writes docs/results/figures/sparsity-tails.svg.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 
 import komd
-from experiments.places import DOCS, keep, markdown
+from experiments.places import RESULTS, keep, markdown
 from komd.matrix.density import exact_density
 from komd.matrix.expected_density import paper_density, saturating_density
 from komd.matrix.storage import estimate_density
@@ -135,8 +135,8 @@ def figure(results: dict[str, Any]) -> None:
             fontsize=11.5,
         )  # fmt: skip
 
-    (DOCS / "figures").mkdir(parents=True, exist_ok=True)
-    (DOCS / "figures" / "sparsity-tails.svg").write_text(standalone(draw, 11.0, 4.3), encoding="utf-8")
+    (RESULTS / "figures").mkdir(parents=True, exist_ok=True)
+    (RESULTS / "figures" / "sparsity-tails.svg").write_text(standalone(draw, 11.0, 4.3), encoding="utf-8")
 
 
 def table(results: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Table "Analysis of the sparsity of the linear kernel": how full K is, against two estimates.
 
-d(K) is the paper's, from the density of R alone; the degree-aware estimate keeps both tails (docs/sparsity.md).
+d(K) is the paper's, from the density of R alone; the degree-aware estimate keeps both tails (docs/guide/sparsity.md).
 """
 
 from __future__ import annotations

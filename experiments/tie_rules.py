@@ -1,6 +1,6 @@
 """Readings of the AUC where data is sparse: why FilmTrust and Ciao differ from the paper, or do not.
 
-half      equal scores count one half (komd's rule, and that of docs/reproduction.md elsewhere)
+half      equal scores count one half (komd's rule, and that of docs/results/reproduction.md elsewhere)
 strict    equal scores count as wrong (the paper's printed formula)
 numbered  equal scores are ranked by the number of the item, higher first (what sorting by score and turning the
           list round does; the other way round gives 2 · half − numbered)

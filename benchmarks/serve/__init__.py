@@ -1,7 +1,8 @@
 """How fast `komd serve` answers on loopback, beside a plain FastAPI echo, and whether it stays so for ten minutes.
 
-    python -m benchmarks.serve            # latency at 300 requests a second; writes the figures into docs/serving.md
+    python -m benchmarks.serve            # latency at 300 requests a second
     python -m benchmarks.serve soak       # ten minutes with events and a new model every 30 seconds
+    python -m benchmarks.serve page       # docs/results/latency.md again, from the figures kept here
 
 The client is wrk, on the same cores. Requests come at random moments at a given rate, whether or not earlier ones
 have been answered (each of many connections waits a random time before it asks again).

@@ -1,4 +1,4 @@
-"""Latency beside an echo, or a soak; figures go to benchmarks/serve/*.json and from there into docs/serving.md."""
+"""Latency beside an echo, or a soak: benchmarks/serve/*.json, and docs/results/latency.md made of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmarks.serve.load import Service, load
 from komd.serve.name_search import Search
 
 HERE = Path(__file__).parent
-PAGE = ROOT / "docs" / "serving.md"
+PAGE = ROOT / "docs" / "results" / "latency.md"
 RATE = 300  # requests a second
 SECONDS = 12
 WARM = 3
@@ -33,7 +33,14 @@ ASKED = {
     "reasons": "the same, with reasons",
     "users": "a user id (about 165 items, and the database is asked)",
 }
-LATENCY = """<!-- latency: written by python -m benchmarks.serve -->
+HEAD = """# How fast `komd serve` answers
+
+Written by `python -m benchmarks.serve` and `python -m benchmarks.serve soak`.
+[guide/serving.md](../guide/serving.md) describes the service.
+"""
+LATENCY = """
+## Latency
+
 {machine}; {data}; wrk on the same cores, {rate} requests a second at
 random moments, in {turns} turns of {seconds} s. The machine has neighbours, so there are two figures: of the quietest
 turn (by its 99th percentile), and the median over turns. The echo is the least FastAPI can do with the same bodies.
@@ -44,14 +51,16 @@ turn (by its 99th percentile), and the median over turns. The echo is the least 
 
 Search among {names:,} made-up names: the index takes {index:.1f} s to make, a query {query_p50:.1f} ms (median),
 {query_p99:.0f} ms (99th percentile), half of the queries misspelt.
-<!-- end of latency -->"""
+"""
 
-SOAK = """<!-- soak: written by python -m benchmarks.serve soak -->
+SOAK = """
+## Ten minutes with events and new models
+
 {minutes:g} minutes at {rate:.0f} requests a second, a fifth of them events, with a new model every {every:g} s
 ({reloads} taken up): **{requests:,} requests, {failed} failed**; p50 {p50:.2f} ms, p99 {p99:.1f} ms. Resident memory
 {before:.0f} MB after warm-up, {after:.0f} MB at the end ({change:+.1%}), {highest:.0f} MB at most (two models are there
 while one takes the other's place).
-<!-- end of soak -->"""
+"""
 
 
 def main(words: list[str]) -> None:
@@ -59,26 +68,29 @@ def main(words: list[str]) -> None:
         minutes = float(words[1]) if len(words) > 1 else MINUTES
         found = soak(minutes)
         (HERE / "soak.json").write_text(json.dumps(found, indent=1) + "\n")
-        write("soak", SOAK.format(**found))
-    else:
+    elif words != ["page"]:
         found = latency()
         (HERE / "latency.json").write_text(json.dumps(found, indent=1) + "\n")
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"wrote {PAGE.relative_to(ROOT)}")
+
+
+def page() -> str:
+    """The page, from what has been measured."""
+    parts = [HEAD]
+    if (HERE / "latency.json").exists():
+        found = json.loads((HERE / "latency.json").read_text())
         rows = "\n".join(_line(words, found[name]) for name, words in ASKED.items())
-        write("latency", LATENCY.format(**found, rows=rows))
+        parts.append(LATENCY.format(**found, rows=rows))
+    if (HERE / "soak.json").exists():
+        parts.append(SOAK.format(**json.loads((HERE / "soak.json").read_text())))
+    return "".join(parts)
 
 
 def _line(words: str, one: dict[str, Any]) -> str:
     quiet, median = one["quietest"], one["median"]
     cells = [f"{quiet['p50']:.2f} ms", f"{quiet['p99']:.1f} ms", f"{median['p50']:.2f} ms", f"{median['p99']:.1f} ms"]
     return f"| {words} | {' | '.join(cells)} | {one['failed']} |"
-
-
-def write(name: str, section: str) -> None:
-    """Put a section in the place of its predecessor."""
-    print(section)
-    text = PAGE.read_text()
-    start, end = text.index(f"<!-- {name}:"), f"<!-- end of {name} -->"
-    PAGE.write_text(text[:start] + section + text[text.index(end) + len(end) :])
 
 
 # ---- what is asked ---------------------------------------------------------------------------------------------

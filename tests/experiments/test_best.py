@@ -17,7 +17,7 @@ pytest.importorskip("optuna")
 def elsewhere(tmp_path, monkeypatch):
     data = komd.generate(users=200, items=60, activity=12, rng=1)
     monkeypatch.setattr(best, "WORK", tmp_path)
-    monkeypatch.setattr(best, "DOCS", tmp_path)
+    monkeypatch.setattr(best, "RESULTS", tmp_path)
     monkeypatch.setattr(best, "load", lambda name: data if name == "filmtrust" else None)
     return tmp_path
 

@@ -38,10 +38,10 @@ def elsewhere(tmp_path, monkeypatch):
     """Nothing is written into the project."""
     monkeypatch.setattr(places, "WORK", tmp_path / "work")
     for module in (table_auc, figure_longtails, figure_times, reproduction, sparsity, sparsity_table, sparsity_tails):
-        for name in ("WORK", "DOCS"):
+        for name in ("WORK", "RESULTS"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, tmp_path / name.lower())
-    (tmp_path / "docs").mkdir()
+    (tmp_path / "results").mkdir()
     return tmp_path
 
 
@@ -222,9 +222,9 @@ def test_from_data_to_page(elsewhere, monkeypatch, capsys):
     figure_times.run()
     figure_longtails.run()
     reproduction.write()
-    assert (elsewhere / "docs" / "figures" / "times.svg").exists()
-    assert (elsewhere / "docs" / "figures" / "longtail-filmtrust.svg").exists()
-    page = (elsewhere / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    assert (elsewhere / "results" / "figures" / "times.svg").exists()
+    assert (elsewhere / "results" / "figures" / "longtail-filmtrust.svg").exists()
+    page = (elsewhere / "results" / "reproduction.md").read_text(encoding="utf-8")
     assert f"{first['filmtrust']['random']['ECF-OMD']['auc'][0]:.3f} ± " in page
 
 
@@ -254,8 +254,8 @@ def test_the_sparsity_page(elsewhere, monkeypatch, small):
         monkeypatch.setattr(module, "DATA", ("ciao",))
         monkeypatch.setattr(module, "interactions", lambda name: small)
     sparsity.run()
-    page = (elsewhere / "docs" / "sparsity.md").read_text(encoding="utf-8")
+    page = (elsewhere / "results" / "sparsity.md").read_text(encoding="utf-8")
     exact = 100 * np.count_nonzero(small.to_csr().T @ small.to_csr().toarray()) / 50**2
     assert f"**{exact:.5g} %**" in page and "Not measured" not in page
     for name in ("sparsity-tails", "sparsity-densities"):
-        assert f"figures/{name}.svg" in page and (elsewhere / "docs" / "figures" / f"{name}.svg").exists()
+        assert f"figures/{name}.svg" in page and (elsewhere / "results" / "figures" / f"{name}.svg").exists()

@@ -14,7 +14,7 @@ pytest.importorskip("optuna")
 def test_a_small_run(tmp_path, monkeypatch):
     data = komd.generate(users=200, items=60, activity=12, rng=1)
     monkeypatch.setattr(places, "WORK", tmp_path)
-    monkeypatch.setattr(rule, "DOCS", tmp_path)
+    monkeypatch.setattr(rule, "RESULTS", tmp_path)
     some = ["β = 0.2", "μ = 10, β = 0.3, θ = ½, c = 0.003"]
     monkeypatch.setattr(rule, "CANDIDATES", {label: rule.CANDIDATES[label] for label in some})
     rule.measure("filmtrust", data, {})

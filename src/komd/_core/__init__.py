@@ -33,5 +33,5 @@ files: nothing else imports Numba.
     compile.py    how all of it is compiled; prefetch.py hints to the processor
 
 Types: `int32` ids, `int64` pointers, `float32` matrices, `float64` weights, sums and scores.
-Symbols are those of `docs/maths.md`.
+Symbols are those of `docs/guide/maths.md`.
 """

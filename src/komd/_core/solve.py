@@ -121,7 +121,7 @@ def solve_users(
     rows: np.ndarray,
     kept: np.ndarray,
 ) -> int:
-    """CF-KOMD's weights for a block of users, in the form the scorer takes (docs/maths.md, "One scorer").
+    """CF-KOMD's weights for a block of users, in the form the scorer takes (docs/guide/maths.md, "One scorer").
 
     K is `dense`, or compressed rows when `dense` is empty. `theta` is how much the negatives count. With `exact` ones
     the weight of item i is alpha_i + theta/m_u- and the offset theta/m_u-; else alpha_i and theta/m. `gaps` gets each

@@ -1,4 +1,4 @@
-"""CF-OMD's problem: a distribution over what a user chose and one over what they did not (docs/maths.md).
+"""CF-OMD's problem: a distribution over what a user chose and one over what they did not (docs/guide/maths.md).
 
 All users of a block step together, so that each row of K is read once for all of them; but no number of one user enters
 the arithmetic of another, and every sum runs in a fixed order. The answer is the same in any block, to the last bit.

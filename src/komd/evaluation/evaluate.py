@@ -104,7 +104,7 @@ def evaluate(
     test
         `Interactions` (or what makes one) with the pairs to be found. Users are matched by id to the training data.
     metrics
-        Names, as a list or one text with commas: see docs/metrics.md.
+        Names, as a list or one text with commas: see docs/guide/metrics.md.
     history
         For people the model has never seen: `Interactions` with what is known of them, matched by user id to `test`.
     ties

@@ -1,4 +1,4 @@
-"""The measures, each defined once. docs/metrics.md says the same in words, with the tie rules.
+"""The measures, each defined once. docs/guide/metrics.md says the same in words, with the tie rules.
 
 For a user with test items T (|T| = t), ranked list π of the items not in the training history, cut at k:
 

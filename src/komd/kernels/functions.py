@@ -2,7 +2,7 @@
 
 A dot-product kernel is k(x, y) = f(x·y) with f(t) = Σ_s a_s t^s and every a_s >= 0 (PAPER section 4, Theorem 1).
 Two things are done to each of them here. *Reduced*: the degree-0 term is dropped, which changes no solution
-(docs/maths.md, "Adding a constant") and leaves exactly the non-zeros of the plain cosine. *Normalised*: divided by
+(docs/guide/maths.md, "Adding a constant") and leaves the non-zeros of the plain cosine. *Normalised*: divided by
 f(1), so that K(i, i) = 1. What is left is a weighted mean of powers of the cosine.
 """
 

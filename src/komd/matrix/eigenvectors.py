@@ -1,4 +1,4 @@
-"""The leading eigenvectors of an item-item matrix, in a few passes over it (docs/maths.md, "The filter of low rank").
+"""The leading eigenvectors of an item-item matrix, in a few passes (docs/guide/maths.md, "The filter of low rank").
 
 A block of vectors is multiplied by K again and again, and all that comes of it spans a space (Krylov's) in which K is
 approximated from below (Nyström's). Each pass reads K once, row by row, so K may be streamed; Lanczos with single

@@ -1,6 +1,6 @@
 """How full K should be, from numbers of users, items and pairs or from the two tails alone: nothing is counted.
 
-docs/sparsity.md derives each of these and says where it fails. The degree-aware one is `plan.estimate_density`.
+docs/guide/sparsity.md derives each of these and says where it fails. The degree-aware one is `plan.estimate_density`.
 """
 
 from __future__ import annotations

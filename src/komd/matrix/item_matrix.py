@@ -27,7 +27,7 @@ _NO_VALUES = np.zeros(0, np.float32)
 class Truncation:
     """How good a filter of low rank is: how many eigenvalues were kept, the least of them, and the error of an entry.
 
-    The error is a bound on the difference to the exact filter, both at a mean diagonal of 1 (docs/maths.md, "Error").
+    The error bounds the difference to the exact filter, both at a mean diagonal of 1 (docs/guide/maths.md, "Error").
     """
 
     rank: int

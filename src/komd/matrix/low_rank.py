@@ -1,7 +1,7 @@
 """A matrix with a low-rank update that is never written out: base − W W', the base held sparse or streamed.
 
-What a filter of low rank takes away and what a prior adds (docs/maths.md) are sums over a few factors, beside what the
-base says; the code that scores, gathers and strips the base knows nothing of them.
+What a filter of low rank subtracts and what a prior adds (docs/guide/maths.md) are sums over a few factors, beside what
+the base says; the code that scores, gathers and strips the base knows nothing of them.
 """
 
 from __future__ import annotations

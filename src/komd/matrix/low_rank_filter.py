@@ -1,4 +1,4 @@
-"""The ridge filter of low rank: s K − W W', K held sparse or streamed (docs/maths.md, "The filter of low rank").
+"""The ridge filter of low rank: s K − W W', K held sparse or streamed (docs/guide/maths.md, "The filter of low rank").
 
 The ridge filter takes each eigenvalue λ of K to λ / (λ + μ). Above a value t they are taken there one by one; up to t
 the line through 0 and t / (t + μ) stands in for the curve, which is a multiple of K itself.
@@ -69,7 +69,7 @@ def truncation(spectrum: Spectrum, mu: float, chosen: int) -> tuple[Truncation, 
 
 
 def _error(spectrum: Spectrum, mu: float, chosen: int, mean: float) -> float:
-    """By how much an entry may differ from that of the exact filter, both at a mean diagonal of 1 (docs/maths.md)."""
+    """By how much an entry may differ from the exact filter's, both at a mean diagonal of 1 (docs/guide/maths.md)."""
     values, residuals, last, beyond = spectrum.values, spectrum.residuals, spectrum.last, spectrum.beyond
     if not len(values):
         return 0.0

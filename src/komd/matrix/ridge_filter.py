@@ -1,4 +1,4 @@
-"""The ridge filter of a kernel, K (K + μI)⁻¹: large eigenvalues are evened out, small ones fade (docs/maths.md).
+"""The ridge filter of a kernel, K (K + μI)⁻¹: large eigenvalues are evened out, small ones fade (docs/guide/maths.md).
 
 The filter is I − μ (K + μI)⁻¹, and the inverse is taken by sweeping blocks of the matrix one after another, in place:
 as many operations as a Cholesky inversion, nearly all of them in matrix products of moderate size. So there is no call

@@ -18,7 +18,7 @@ __all__ = ["STORAGES", "Plan", "estimate_density", "expected_nonzeros", "plan", 
 STORAGES = ("dense", "sparse", "streamed")
 _SMALL = 4096  # items up to which dense is always right: 67 MB, and rows of it are read straight through
 _FULL = 0.2  # above this share of non-zeros dense rows are faster to add than sparse ones, though they weigh more
-_MARGIN = 1.5  # the density estimate may be that many times too low (docs/sparsity.md)
+_MARGIN = 1.5  # the density estimate may be that many times too low (docs/guide/sparsity.md)
 _SHARE = 0.5  # of the budget that a sparse K may take where the alternative is to stream it
 _STRIP = 64 << 20  # bytes of a strip of K with which streaming still works well
 _BINS = 512
@@ -90,7 +90,7 @@ def storage_bytes(items: int, users: int, pairs: int, density: float) -> dict[st
 
 
 def estimate_density(popularity: NDArray[np.int64], activity: NDArray[np.int64]) -> float:
-    """The share of non-zeros to expect in K, from the two tails alone (docs/maths.md, "How full K will be").
+    """The share of non-zeros to expect in K, from the two tails alone (docs/guide/maths.md, "How full K will be").
 
     Items of degrees d_i and d_j share d_i d_j Σ_v a_v(a_v − 1) / N² users on average, so they share one at least
     with probability 1 − exp(−that). Degrees are binned, which costs less than 1 % of the estimate.

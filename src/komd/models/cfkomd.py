@@ -68,7 +68,7 @@ class CFKOMD(FromCounts):
 
     one small convex problem with a unique answer (for λ > 0). Nothing depends on a seed.
 
-    K is made in stages, each a kernel again (docs/maths.md, "Kernels in stages"): users weighted by a_v^−γ, the cosine
+    K is made in stages, each a kernel (docs/guide/maths.md, "Kernels in stages"): users weighted by a_v^−γ, the cosine
     of the weighted items, the function `kernel` of it, items stretched by d_i^β, a filter of the spectrum, and a prior
     that all items share. The defaults are the paper's: γ = β = 0, no filter and no prior.
 
@@ -179,7 +179,7 @@ class CFKOMD(FromCounts):
           quarter of the negatives.
 
         Elsewhere no filter, λ = 2, and β = 2 / √(mean activity), at most 0.8 and rounded to a tenth: the shorter the
-        histories, the more popularity has to say. docs/rule.md has the evidence. The rule aims at the top of the list
+        histories, the more popularity has to say. Evidence: docs/results/rule.md. The rule aims at the top of the list
         (nDCG@100); for AUC on sparse data a smaller β, no filter and a small prior do better.
 
         >>> import komd

@@ -111,7 +111,7 @@ class CFOMD(Recommender):
         return int(np.clip(_PRODUCTS // len(self.catalogue.order) ** 2, 1, 64))
 
     def _solve(self, histories: Histories) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """β = yα (users × items) and duality gaps (docs/maths.md, "Solving CF-OMD").
+        """β = yα (users × items) and duality gaps (docs/guide/maths.md, "Solving CF-OMD").
 
         Users who are done leave the block. A user who has every item has no negatives: their side of the problem is
         CF-KOMD's with q = 0, and they have nothing to be recommended; uniform weights stand in.

@@ -39,7 +39,7 @@ class Analysis:
         The density of K: counted, or sampled with a 95 % interval.
     expected : dict
         What formulas expect it to be: "d(K)" is the paper's, from the size alone; "degree-aware" and "saturating" keep
-        both tails (docs/sparsity.md).
+        both tails (docs/guide/sparsity.md).
     popularity, activity : Tail
         Users of each item, items of each user.
     effects : Effects

@@ -66,7 +66,7 @@ def tune(
         What may be learned from. The folds are cut from it (`komd.split.folds`), so what is to be tested later must not
         be in it.
     metric
-        What to maximise: see docs/metrics.md.
+        What to maximise: see docs/guide/metrics.md.
     budget
         Time: seconds, "10m", "1.5h". A setting under way when it ends is finished.
     trials
