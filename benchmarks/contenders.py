@@ -132,14 +132,14 @@ class Precision:
     def add(self, best: Any, counts: Any) -> None:
         """The lists (items, how many places are filled) of the next people."""
         from komd._core.auc import mark_hits
-        from komd.evaluation.metrics import BY_LIST
+        from komd.evaluation.metrics import AveragePrecision
 
         for a in range(0, len(counts), 10_000):
             some, filled = best[a : a + 10_000], counts[a : a + 10_000]
             tested = self._targets.block(self._done, self._done + len(filled))
             hits = np.zeros(some.shape, np.bool_)
             mark_hits(some, filled, tested.indptr, tested.indices, self._mark, hits)
-            self._sum += float(BY_LIST["map"](hits, tested.lengths, DEPTH).sum())
+            self._sum += float(AveragePrecision(DEPTH).of_hits(hits, tested.lengths).sum())
             self._places += int(filled.sum())
             self._done += len(filled)
 

@@ -144,7 +144,7 @@ def _of_factors(U: Any, V: Any, train: komd.Interactions, test: komd.Interaction
     """The same measures of ALS's factors; what a user has already is left out, which ALS's own lists do not do."""
     from komd._core.auc import mark_hits
     from komd._core.top_n import push_top, sort_top
-    from komd.evaluation.metrics import BY_LIST
+    from komd.evaluation.metrics import parse_metrics
 
     tested = np.flatnonzero(test.activity)
     mark, sums, candidates = np.zeros(len(V), np.uint8), dict.fromkeys(METRICS, 0.0), np.arange(len(V), dtype=np.int32)
@@ -163,8 +163,8 @@ def _of_factors(U: Any, V: Any, train: komd.Interactions, test: komd.Interaction
         hits = np.zeros(best.shape, np.bool_)
         mark_hits(best, counts, indptr, wanted, mark, hits)
         for name in METRICS:
-            what, depth = name.split("@")
-            sums[name] += float(BY_LIST[what](hits[:, : int(depth)], lengths, int(depth)).sum())
+            (metric,) = parse_metrics(name)
+            sums[name] += float(metric.of_hits(hits[:, : metric.k], lengths).sum())
     return {name: total / len(tested) for name, total in sums.items()}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import pytrec_eval
@@ -11,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 
 import komd
 from komd.errors import InputError
-from komd.evaluation.metrics import parse_metrics
+from komd.evaluation.metrics import METRICS, parse_metrics
 
 
 def everything(model, train):
@@ -103,3 +105,12 @@ def test_names_are_read_and_refused_with_words():
         parse_metrics("ndcg@0")
     with pytest.raises(InputError, match="no metric"):
         parse_metrics([])
+
+
+def test_every_metric_is_in_the_docs_and_knows_its_name():
+    (table,) = (Path(__file__).parents[2] / "docs").rglob("metrics.md")
+    for name, metric in METRICS.items():
+        asked = f"{name}@k" if metric.needs_depth else name
+        assert f"| `{asked}` |" in table.read_text(encoding="utf-8")
+        (parsed,) = parse_metrics(asked.replace("@k", "@7"))
+        assert (type(parsed), str(parsed)) == (metric, asked.replace("@k", "@7"))

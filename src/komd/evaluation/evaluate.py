@@ -14,36 +14,12 @@ from komd.data.interactions import Interactions
 from komd.engine.catalogue import OnUnknown
 from komd.engine.histories import Histories
 from komd.engine.parameters import one_of
-from komd.engine.ranking import TIES, RankedBlock, RankingRequest
+from komd.engine.ranking import TIES, RankingRequest
 from komd.engine.recommender import Recommender
 from komd.errors import InputError
-from komd.evaluation.metrics import BY_LIST, Metric, Values, parse_metrics
+from komd.evaluation.metrics import JudgedBlock, Measured, parse_metrics
 
-__all__ = ["Evaluation", "Measured", "evaluate"]
-
-_RESAMPLES = 1000
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One measure over the test users.
-
-    Attributes
-    ----------
-    mean, std
-        Over the users for whom it is defined.
-    low, high
-        A 95 % bootstrap interval of the mean (resampled users); equal to the mean where there is nothing to resample.
-    values
-        One value a test user, aligned with `Evaluation.users`; not a number where undefined.
-        Empty for coverage, which is one number for all users.
-    """
-
-    mean: float
-    std: float
-    low: float
-    high: float
-    values: NDArray[np.float64]
+__all__ = ["Evaluation", "evaluate"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,61 +101,37 @@ def evaluate(
     >>> result["auc"].mean > 0.5
     True
     """
+    from komd._core.auc import mark_hits
+
     wanted = parse_metrics(metrics)
     one_of("ties", ties, tuple(TIES))
     one_of("on_unknown", on_unknown, ("error", "skip"))
     users, rows, targets, skipped = _matched(model, Interactions.of(test), history, on_unknown)
     if not len(users):
         raise InputError("nothing to measure: no test user has a test item that is not in their history")
-    depths = [m.k for m in wanted if m.k is not None]
-    deepest = max(depths, default=0)
-    items = len(model.catalogue.order)
-    trained = max(int(np.count_nonzero(model.catalogue.histories.lengths)), 1)
-    surprise = -np.log2(np.maximum(model.catalogue.popularity, 1.0) / trained)
-
-    placed = targets if any(m.k is None for m in wanted) else None
-    asked = RankingRequest(deepest, model.catalogue.candidates(), targets=placed, tie=TIES[ties])
-
-    def measure(ranked: RankedBlock, tested: Histories) -> tuple[dict[Metric, Values], dict[Metric, NDArray[np.int32]]]:
-        from komd._core.auc import mark_hits
-
-        best, counts = ranked.items, ranked.counts
-        values: dict[Metric, Values] = {}
-        shown: dict[Metric, NDArray[np.int32]] = {}
-        if deepest:
-            hits = np.zeros(best.shape, np.bool_)
-            mark_hits(best, counts, tested.indptr, tested.indices, mark, hits)
-        for metric in wanted:
-            if metric.k is None:
-                assert ranked.areas is not None
-                values[metric] = ranked.areas
-            elif metric.name in BY_LIST:
-                values[metric] = BY_LIST[metric.name](hits[:, : metric.k], tested.lengths, metric.k)
-            else:
-                listed = np.arange(best.shape[1]) < np.minimum(counts, metric.k)[:, None]
-                if metric.name == "coverage":
-                    shown[metric] = np.unique(best[listed])
-                else:
-                    surprises = np.where(listed, surprise[np.where(listed, best, 0)], 0.0)
-                    with np.errstate(invalid="ignore"):
-                        values[metric] = surprises.sum(axis=1) / listed.sum(axis=1)
-        return values, shown
-
+    catalogue = model.catalogue
+    request = RankingRequest(
+        max(metric.k for metric in wanted),
+        catalogue.candidates(),
+        targets=targets if any(metric.needs_areas for metric in wanted) else None,
+        tie=TIES[ties],
+    )
+    trained = max(int(np.count_nonzero(catalogue.histories.lengths)), 1)
+    information = -np.log2(np.maximum(catalogue.popularity, 1.0) / trained)
+    items = len(catalogue.order)
     mark = np.zeros(items, np.uint8)
-    parts = []
+    parts: list[list[NDArray[Any]]] = [[] for _ in wanted]
     done = 0
-    for ranked in model.ranked_blocks(rows, asked, threads=threads, memory=memory, label="evaluate"):
-        parts.append(measure(ranked, targets.block(done, done + len(ranked.counts))))
-        done += len(ranked.counts)
+    for ranked in model.ranked_blocks(rows, request, threads=threads, memory=memory, label="evaluate"):
+        tested = targets.block(done, done + len(ranked.counts))
+        done += len(tested)
+        hits = np.zeros(ranked.items.shape, np.bool_)
+        mark_hits(ranked.items, ranked.counts, tested.indptr, tested.indices, mark, hits)
+        block = JudgedBlock(ranked, hits, tested.lengths, information)
+        for metric, part in zip(wanted, parts, strict=True):
+            part.append(metric.of_block(block))
     generator = np.random.default_rng(rng)
-    measured: dict[str, Measured] = {}
-    for metric in wanted:
-        if metric.name == "coverage":
-            covered = len(np.unique(np.concatenate([shown[metric] for _, shown in parts]))) / items
-            measured[str(metric)] = Measured(covered, 0.0, covered, covered, np.zeros(0))
-        else:
-            per_user = np.concatenate([values[metric] for values, _ in parts])
-            measured[str(metric)] = _summary(per_user, generator)
+    measured = {str(metric): metric.summary(part, items, generator) for metric, part in zip(wanted, parts, strict=True)}
     return Evaluation(model.text, measured, users, ties, skipped)
 
 
@@ -215,19 +167,3 @@ def _matched(
     skipped += int((~fresh).sum())
     targets = Histories(indptr, targets.indices[fresh]).take(left)
     return ids.take(pa.array(left)), rows.take(left), targets, skipped
-
-
-def _summary(values: NDArray[np.float64], generator: np.random.Generator) -> Measured:
-    """Mean, deviation and a percentile bootstrap over users."""
-    good = values[~np.isnan(values)]
-    if not len(good):
-        nan = float("nan")
-        return Measured(nan, nan, nan, nan, values)
-    # A resample of n users is a multinomial draw of how often each is taken; drawn some at a time to bound memory.
-    means = []
-    some = max(1, 4_000_000 // len(good))
-    for start in range(0, _RESAMPLES, some):
-        size = (min(some, _RESAMPLES - start), len(good))
-        means.append(good[generator.integers(0, len(good), size=size)].mean(axis=1))
-    low, high = np.quantile(np.concatenate(means), [0.025, 0.975])
-    return Measured(float(good.mean()), float(good.std()), float(low), float(high), values)
