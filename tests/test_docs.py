@@ -20,7 +20,11 @@ from komd.cli.main import app
 from komd.models.registry import MODELS
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "experiments" / "README.md"])
+PAGES = sorted(
+    page
+    for page in ROOT.rglob("*.md")
+    if not any(part.startswith(".") or part in ("node_modules", "work") for part in page.relative_to(ROOT).parts)
+)
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 EVERYTHING = bool(os.environ.get("KOMD_DOCS"))  # also the commands of README that take minutes
 
@@ -59,6 +63,36 @@ def test_links_lead_somewhere(page):
         if anchor:
             headings = [slug(line) for line in re.findall(r"^#+ (.+)$", text_of(there), re.M)]
             assert anchor in headings, f"{page.name} links to {target}; there is {headings}"
+
+
+def where_is() -> list[tuple[str, list[str]]]:
+    """The rows of ARCHITECTURE.md's table: a question, and the files in its answer."""
+    _, _, section = text_of(ROOT / "ARCHITECTURE.md").partition("\n## Where is …?\n")
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+    return [(question, re.findall(r"`([^`]+)`", answer)) for question, answer in cells[2:] if answer]
+
+
+def test_every_question_has_one_file_that_exists():
+    rows = where_is()
+    assert len(rows) >= 30
+    assert len({question for question, _ in rows}) == len(rows)
+    for question, files in rows:
+        assert len(files) == 1, question
+        there = [folder / files[0] for folder in (ROOT / "src" / "komd", ROOT)]
+        assert sum(file.is_file() for file in there) == 1, f"{question} {files[0]}"
+
+
+WRITERS = {"performance.md": "benchmarks.page", "latency.md": "benchmarks.serve.__main__"}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_pages_are_as_their_commands_write_them(name, tmp_path):
+    """Those that are made of figures kept in the project, without measuring anything."""
+    for needed in {"latency.md": ("psutil",)}.get(name, ()):
+        pytest.importorskip(needed)
+    write = importlib.import_module(WRITERS[name])
+    text = write.page() if hasattr(write, "page") else write.write(tmp_path / name)
+    assert text == text_of(ROOT / "docs" / "results" / name)
 
 
 @pages
