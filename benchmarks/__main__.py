@@ -11,7 +11,8 @@ from benchmarks.measure import ROOT, machine
 def main() -> None:
     results = {"machine": machine()} | first_use.run() | movielens.run()
     (ROOT / "benchmarks" / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    print(page.write())
+    page.write()
+    print(page.page())
 
 
 if __name__ == "__main__":

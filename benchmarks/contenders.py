@@ -69,7 +69,7 @@ def generate(record: Record, plays: Path, users: int) -> None:
     record.keep(generate=time.perf_counter() - start, command_peak=most)
 
 
-def read(record: Record, folder: Path, plays: Path, people: int) -> None:
+def read(record: Record, folder: Path, plays: Path, ranked_users: int) -> None:
     """Read the plays, then hide a random half of the items of some users."""
     start = time.perf_counter()
     data = komd.read(plays)
@@ -86,9 +86,9 @@ def read(record: Record, folder: Path, plays: Path, people: int) -> None:
         popularity=[float(np.median(data.popularity)), float(data.popularity.mean()), int(data.popularity.max())],
     )
     rng = np.random.default_rng(0)
-    tested = np.sort(rng.choice(len(data.users), people, replace=False))
+    tested = np.sort(rng.choice(len(data.users), ranked_users, replace=False))
     lengths = activity[tested]
-    owner = np.repeat(np.arange(people), lengths)
+    owner = np.repeat(np.arange(ranked_users), lengths)
     starts = np.cumsum(lengths) - lengths
     places = np.arange(len(owner)) + np.repeat(data.indptr[tested] - starts, lengths)
     shuffled = np.lexsort((rng.random(len(owner)), owner))  # each user's pairs in random order
@@ -99,7 +99,7 @@ def read(record: Record, folder: Path, plays: Path, people: int) -> None:
         np.save(folder / f"{name}_indptr.npy", part.indptr)
         np.save(folder / f"{name}_indices.npy", part.indices)
     np.save(folder / "tested.npy", tested.astype(np.int32))
-    record.keep(people=people, hidden=int((~mask).sum()))
+    record.keep(ranked_users=ranked_users, hidden=int((~mask).sum()))
 
 
 def loaded(folder: Path, name: str) -> komd.Interactions:
@@ -130,7 +130,7 @@ class Precision:
         self._done, self._sum, self._places = 0, 0.0, 0
 
     def add(self, best: Any, counts: Any) -> None:
-        """The lists (items, how many places are filled) of the next people."""
+        """The lists (items, how many places are filled) of the next users."""
         from komd._core.auc import mark_hits
         from komd.evaluation.metrics import AveragePrecision
 
@@ -197,7 +197,7 @@ def _warm(text: str) -> None:
 
 
 def implicit(record: Record, folder: Path, name: str) -> None:
-    """implicit on the same training data: fit, and 500 items for each of the people."""
+    """implicit on the same training data: fit, and 500 items for each of the users."""
     import scipy.sparse
     from implicit.als import AlternatingLeastSquares
     from implicit.nearest_neighbours import CosineRecommender

@@ -1,6 +1,6 @@
 """A batch run at the size of the Million Song Dataset, killed ten times: `python -m benchmarks.kills`.
 
-Needs the data of `make bench-msd`. A streamed model is saved; `komd.recommend_to` writes the lists of some people in a
+Needs the data of `make bench-msd`. A streamed model is saved; `komd.recommend_to` writes the lists of some users in a
 process that is killed (SIGKILL) at a random moment and started again, ten times, then left alone. The parts must be
 those of an undisturbed run, row for row. Writes benchmarks/kills.json and the line on docs/results/performance.md.
 """
@@ -28,25 +28,25 @@ KILLS = 10
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kills", description=__doc__)
-    parser.add_argument("--people", type=int, default=20_000)
-    parser.add_argument("--part", nargs=3, metavar=("MODEL", "OUT", "PEOPLE"), help=argparse.SUPPRESS)
+    parser.add_argument("--ranked-users", type=int, default=20_000)
+    parser.add_argument("--part", nargs=3, metavar=("MODEL", "OUT", "USERS"), help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.part:
-        model, out, people = asked.part
+        model, out, ranked_users = asked.part
         fitted = komd.load(model, verify=False)
-        komd.recommend_to(fitted, out, np.arange(int(people)), n=500, threads=2, memory="4GB")
+        komd.recommend_to(fitted, out, np.arange(int(ranked_users)), n=500, threads=2, memory="4GB")
         return
     model, whole, broken = WORK / "kills.komd", WORK / "kills-whole", WORK / "kills-broken"
     for folder in (whole, broken):
         shutil.rmtree(folder, ignore_errors=True)
     komd.model_from_text("ECFOMD(storage='streamed')").fit(loaded(WORK / "msd", "train")).save(model)
     start = time.perf_counter()
-    assert started(model, whole, asked.people).wait() == 0
+    assert started(model, whole, asked.ranked_users).wait() == 0
     seconds = time.perf_counter() - start
     rng, kills, ended, rows = np.random.default_rng(0), [], 0, 0
     while len(kills) < KILLS:
         moment = float(rng.uniform(0, 0.95 * seconds))
-        run = started(model, broken, asked.people)
+        run = started(model, broken, asked.ranked_users)
         try:
             assert run.wait(timeout=moment) == 0
             rows, ended = same(whole, broken), ended + 1  # before the kill: that counts for nothing, and starts anew
@@ -56,11 +56,11 @@ def main() -> None:
             run.wait()
             kills.append(moment)
             print(f"killed after {moment:.0f} s: {len(list(broken.glob('*.parquet')))} parts", flush=True)
-    assert started(model, broken, asked.people).wait() == 0
+    assert started(model, broken, asked.ranked_users).wait() == 0
     rows = same(whole, broken)
     parts = len(list(whole.glob("*.parquet")))
     found = {
-        "people": asked.people,
+        "ranked_users": asked.ranked_users,
         "rows": rows,
         "parts": parts,
         "undisturbed": seconds,
@@ -88,9 +88,9 @@ def same(whole: Path, broken: Path) -> int:
     return rows
 
 
-def started(model: Path, out: Path, people: int) -> subprocess.Popen[bytes]:
+def started(model: Path, out: Path, ranked_users: int) -> subprocess.Popen[bytes]:
     """A process that writes the lists."""
-    command = [sys.executable, "-m", "benchmarks.kills", "--part", str(model), str(out), str(people)]
+    command = [sys.executable, "-m", "benchmarks.kills", "--part", str(model), str(out), str(ranked_users)]
     return subprocess.Popen(command, cwd=ROOT)
 
 

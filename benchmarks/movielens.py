@@ -31,7 +31,7 @@ def run() -> dict[str, Any]:
 
 
 def whole_job(matrix: Any) -> dict[str, Any]:
-    """Fit, and the ten best for everybody: komd against implicit's ALS, both on two threads."""
+    """Fit, and the ten best for all users: komd against implicit's ALS, both on two threads."""
     import scipy.sparse
     from implicit.als import AlternatingLeastSquares
 
@@ -61,7 +61,7 @@ def whole_job(matrix: Any) -> dict[str, Any]:
 
 
 def limits(model: Any) -> dict[str, float]:
-    """Multiply-adds of scoring everybody, what one core does of them, and what one core could do at most."""
+    """Multiply-adds of scoring all users, what one core does of them, and what one core could do at most."""
     from komd._core.scoring import score_dense
 
     rows = model.catalogue.histories
@@ -87,8 +87,8 @@ def limits(model: Any) -> dict[str, float]:
     }
 
 
-def solver(data: komd.Interactions, people: int = 200) -> dict[str, Any]:
-    """One person's problem, its matrices given to both: komd's solver against cvxopt, one core each.
+def solver(data: komd.Interactions, ranked_users: int = 200) -> dict[str, Any]:
+    """One user's problem, its matrices given to both: komd's solver against cvxopt, one core each.
 
     Every problem is solved four times by the one, then four times by the other, and the best of the last three counts:
     both find their matrices in the cache, and a slow moment of the machine does not fall on one of them alone.
@@ -102,13 +102,13 @@ def solver(data: komd.Interactions, people: int = 200) -> dict[str, Any]:
     model = komd.ECFOMD().fit(data)
     lam, tol = model.regularization, model.tolerance
     rows = model.catalogue.histories
-    chosen = np.sort(np.random.default_rng(0).choice(len(rows), people, replace=False)).astype(np.int32)
+    chosen = np.sort(np.random.default_rng(0).choice(len(rows), ranked_users, replace=False)).astype(np.int32)
     some = rows.take(chosen)
     longest = int(some.lengths.max())
     scratch = np.empty(longest, np.int32), np.empty(longest * longest, np.float32), np.empty((7, longest))
     seconds: dict[str, list[float]] = {"komd": [], "komd, K_u gathered too": [], "cvxopt": []}
     worse = -np.inf
-    for u in range(people):
+    for u in range(ranked_users):
         row = some.block(u, u + 1)
         h = row.indices
         K = np.ascontiguousarray(model._matrix.values[np.ix_(h, h)])
@@ -139,7 +139,12 @@ def solver(data: komd.Interactions, people: int = 200) -> dict[str, Any]:
         worse = max(worse, (reached["komd"] - reached["cvxopt"]) / abs(reached["cvxopt"]))
     ratios = np.array(seconds["cvxopt"]) / np.array(seconds["komd"])
     total = {name: float(sum(each)) for name, each in seconds.items()}
-    about = {"people": people, "worst_excess": float(worse), "gap": tol, "median_ratio": float(np.median(ratios))}
+    about = {
+        "ranked_users": ranked_users,
+        "worst_excess": float(worse),
+        "gap": tol,
+        "median_ratio": float(np.median(ratios)),
+    }
     return {"solver": total | about}
 
 
@@ -164,7 +169,7 @@ def gram(data: komd.Interactions, matrix: Any) -> dict[str, Any]:
 
 
 def stranger(data: komd.Interactions) -> dict[str, Any]:
-    """Milliseconds for one person the model has never seen, with 50 items, from Python call to Arrow table."""
+    """Milliseconds for one user the model has never seen, with 50 items, from Python call to Arrow table."""
     model = komd.ECFOMD().fit(data)
     history = [data.items[int(i)] for i in np.random.default_rng(0).choice(len(data.items), 50, replace=False)]
     for _ in range(10):
@@ -187,7 +192,7 @@ def full_cfomd(data: komd.Interactions) -> dict[str, Any]:
     return {
         "cfomd": {
             "seconds": seconds,
-            "people": len(result.users),
+            "ranked_users": len(result.users),
             "auc": result["auc"].mean,
             "ndcg": result["ndcg@100"].mean,
         }

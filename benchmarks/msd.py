@@ -2,8 +2,8 @@
 
 `python -m benchmarks.msd` writes benchmarks/msd.json and docs/results/performance.md. Each step runs in a process of
 its own, and its results are kept in benchmarks/work/: an interrupted run resumes with the missing steps (`--fresh`
-starts over). A step that fails or takes too long loses only its own row. With `--users` or `--people` the run is a
-trial, and its page stays in the work folder.
+starts over). A step that fails or takes too long loses only its own row. With `--users` or `--ranked-users` the run is
+a trial, and its page stays in the work folder.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from typing import Any
 from benchmarks.contenders import STEPS
 from benchmarks.measure import ROOT, machine
 
-USERS, PEOPLE = 1_200_000, 100_000
+USERS, RANKED_USERS = 1_200_000, 100_000
 WORK = ROOT / "benchmarks" / "work"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.msd", description=__doc__)
     parser.add_argument("--users", type=int, default=USERS, help="how many users to generate")
-    parser.add_argument("--people", type=int, default=PEOPLE, help="how many of them to rank for")
+    parser.add_argument("--ranked-users", type=int, default=RANKED_USERS, help="how many of them to rank for")
     parser.add_argument("--fresh", action="store_true", help="forget what earlier runs have measured")
     parser.add_argument("--only", nargs="+", choices=STEPS, help="run only these steps (those they need must be there)")
     parser.add_argument("--note", default="", help="what a reader should know of this run, put on the page")
     parser.add_argument("--limit", type=float, default=15, help="minutes that a step may take")
     asked = parser.parse_args()
-    trial = (asked.users, asked.people) != (USERS, PEOPLE)
-    folder = WORK / (f"msd-{asked.users}-{asked.people}" if trial else "msd")
+    trial = (asked.users, asked.ranked_users) != (USERS, RANKED_USERS)
+    folder = WORK / (f"msd-{asked.users}-{asked.ranked_users}" if trial else "msd")
     plays = WORK / (f"plays-{asked.users}.parquet" if asked.users != USERS else "plays.parquet")
     if asked.fresh and folder.exists():
         shutil.rmtree(folder)
@@ -49,7 +49,9 @@ def main() -> None:
             print(f"[{number}/{len(STEPS)}] {name}: kept from an earlier run", flush=True)
             continue
         print(f"[{number}/{len(STEPS)}] {name}, {(time.perf_counter() - started) / 60:.1f} minutes in", flush=True)
-        given = {"generate": [str(plays), str(asked.users)], "read": [str(plays), str(asked.people)]}.get(name, [])
+        given = {"generate": [str(plays), str(asked.users)], "read": [str(plays), str(asked.ranked_users)]}.get(
+            name, []
+        )
         error = step(folder, name, given, asked.limit)
         if error:
             print(f"    {error}", flush=True)

@@ -1,4 +1,4 @@
-"""docs/results/performance.md, written from whatever has been measured: `python -m benchmarks.page` writes it anew."""
+"""docs/results/performance.md, from whatever has been measured: `python -m benchmarks.page` writes it again."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from benchmarks import page_filter, page_movielens, page_msd, page_scale
 from benchmarks.measure import ROOT
 
-__all__ = ["write"]
+__all__ = ["page", "write"]
 
 _HEAD = """# Performance
 
-Written by `make bench`, `make bench-msd`, `make bench-scale` and `make bench-filter`; the figures of each section come
-from one run of its command, in which the peers it names ran as well, on the same machine.
+Written by `make bench`, `make bench-msd`, `make bench-scale` and `make bench-filter`. The figures of each section come
+from one run of its command, in which the peers it names ran too, on the same machine.
 """
 _SECTIONS = {
     "msd": ("msd.json", page_msd.section),
@@ -24,16 +24,19 @@ _SECTIONS = {
 }
 
 
-def write(path: Path = ROOT / "docs" / "results" / "performance.md", **given: Path) -> str:
-    """Write the page and return it; `given` are files of figures other than those in benchmarks/."""
+def page(**given: Path) -> str:
+    """The text; `given` are files of figures other than those in benchmarks/."""
     parts = [_HEAD]
     for name, (file, section) in _SECTIONS.items():
         figures = given.get(name, ROOT / "benchmarks" / file)
         if figures.exists():
             parts.append(section(json.loads(figures.read_text())))
-    text = "\n".join(parts)
-    path.write_text(text)
-    return text
+    return "\n".join(parts)
+
+
+def write(path: Path = ROOT / "docs" / "results" / "performance.md", **given: Path) -> None:
+    """Write the page."""
+    path.write_text(page(**given), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,8 +5,6 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from komd.matrix.eigenvectors import PRODUCTS
-
 __all__ = ["section"]
 
 
@@ -17,10 +15,9 @@ def section(found: dict[str, Any]) -> str:
         "",
         _wrapped(
             f"`python -m benchmarks.filter`, {found['machine']}. Generated data, γ = ½, β = 0.2, λ = 1. "
-            f"**{found['rank']} eigenvectors** of a sparse K, ours (block Krylov: nine passes over K, "
-            "eight narrow ones to bound what is left out, "
-            f"{PRODUCTS * found['rank']:,.0f} products with a vector, two threads) and SciPy's `eigsh` (Lanczos, "
-            "tolerance 10⁻³, a pass for each product; its product of K and a vector has one thread):"
+            f"**{found['rank']} eigenvectors** of a sparse K, ours (block Krylov: {found['passes']}, "
+            f"{found['products']:,.0f} products with a vector, two threads) and SciPy's `eigsh` (Lanczos, tolerance "
+            "10⁻³, one pass per product, one thread):"
         ),
         "",
         "| items | entries of K | ours, s | Lanczos, s | its passes | λ₁ | last λ | ours below Lanczos's, at most |",
@@ -35,7 +32,7 @@ def section(found: dict[str, Any]) -> str:
     lines += [
         "",
         _wrapped(
-            f"**Scoring**: the 100 best for {found['people']:,} people, two threads, the best of three turns, and "
+            f"**Scoring**: the 100 best for {found['ranked_users']:,} users, two threads, the best of three turns, and "
             f"how many times the seconds of K as it is (rank {found['rank']}):"
         ),
         "",
@@ -52,9 +49,9 @@ def section(found: dict[str, Any]) -> str:
     lines += [
         "",
         _wrapped(
-            "A filter that is held dense, exact or not, costs about as much as K itself; up to 20,000 items that is "
-            "where to be. Beside a sparse K the low-rank part costs a multiply-add for each factor, item and person: "
-            "that is for catalogues whose dense filter does not fit the memory."
+            "A filter that is held dense, exact or not, costs about as much as K itself: the choice for up to 20,000 "
+            "items. Beside a sparse K the low-rank part costs one multiply-add per factor, item and user: use it for "
+            "catalogues whose dense filter does not fit the memory."
         ),
         "",
     ]

@@ -8,12 +8,12 @@ __all__ = ["section"]
 
 PAGE = """## MovieLens 1M
 
-From one run of `make bench`. Contenders take turns and the best of several turns counts, so what matters is the ratio,
-not the seconds.
+From one run of `make bench`. Contenders take turns, and the best of several turns counts: read the ratios, not the
+seconds.
 
 Machine: {machine}. Data: {data}, {shape}.
 
-### Fit, and ten recommendations for everybody
+### Fit, and ten recommendations for all users
 
 | | seconds | ratio |
 | --- | --- | --- |
@@ -22,22 +22,22 @@ Machine: {machine}. Data: {data}, {shape}.
 
 Of komd's time the fit takes {fit:.2f} s, solving and ranking {recommend:.2f} s.
 
-**How near the limit.** Scoring everybody takes {work:.2g} multiply-adds; one core does {rate:.2g} of them a
-second, which reads K at {score_gb:.0f} GB/s. Summing K straight through on the same core goes at {stream_gb:.0f} GB/s:
-scoring lives off the cache (strips of 1,024 columns shared by 64 people), not off memory.
+**How near the limit.** Scoring all users takes {work:.2g} multiply-adds; one core does {rate:.2g} of them a
+second, which reads K at {score_gb:.0f} GB/s. Summing K from first to last on the same core reads {stream_gb:.0f} GB/s:
+scoring works in the cache (strips of 1,024 columns shared by 64 users), not in memory.
 
-### One person's problem
+### One user's problem
 
-| {people} random people, one core each | milliseconds a person | ratio |
+| {ranked_users} random users, one core each | milliseconds per user | ratio |
 | --- | --- | --- |
 | cvxopt | {cvxopt_ms:.2f} | 1 |
 | komd, K_u gathered too | {whole_ms:.4f} | 1/{whole_ratio:,.0f} |
 | komd (KKT gap {gap:.0e}) | {solve_ms:.4f} | **1/{solver_ratio:,.0f}** |
 
-A problem is solved four times by the one, then by the other; the best of the last three counts, summed over people.
-Both get their matrices ready made, and komd its first gradient; the middle row is what a model does for one person,
-gathering K_u from K and the call from Python included. Most of cvxopt's time goes to long histories; for the median
-person komd is {median_ratio:.0f} times faster. komd's objective exceeds cvxopt's by at most {excess:.1e} of its value.
+Each solver solves each problem four times in a row; the best of the last three counts, summed over users. Both get
+ready-made matrices, and komd its first gradient; the middle row is all that a model does for one user, including
+gathering K_u from K and the call from Python. Most of cvxopt's time goes to long histories; for the median user komd is
+{median_ratio:.0f} times faster. komd's objective exceeds cvxopt's by at most {excess:.1e} of its value.
 
 ### The kernel between all items
 
@@ -47,7 +47,7 @@ person komd is {median_ratio:.0f} times faster. komd's objective exceeds cvxopt'
 | komd, counts, cosine and all, 1 thread | {gram_one:.3f} | 1/{gram_one_ratio:.1f} |
 | komd, 2 threads | {gram:.3f} | **1/{gram_ratio:.1f}** |
 
-{counts:.2g} co-occurrences; half of them are found by symmetry.
+{counts:.2g} co-occurrences; komd counts half of them and gets the others by symmetry.
 
 ### One stranger
 
@@ -56,7 +56,7 @@ A recommendation for a history of 50 items the model has never seen, from the Py
 
 ### The full CF-OMD
 
-`CFOMD()` for the {cfomd_people:,} test users of the first fold, fit and evaluation: {cfomd:.0f} s
+`CFOMD()` for the {cfomd_users:,} test users of the first fold, fit and evaluation: {cfomd:.0f} s
 (AUC {cfomd_auc:.4f}, nDCG@100 {cfomd_ndcg:.4f}).
 
 ### First use
@@ -64,7 +64,7 @@ A recommendation for a history of 50 items the model has never seen, from the Py
 | | seconds |
 | --- | --- |
 | `import komd`, beyond starting Python | {import_s:.3f} |
-| `komd --help`, whole | {help_s:.2f} |
+| `komd --help`, from start to end | {help_s:.2f} |
 | first fit + recommend on a small data set, compiling everything | {cold:.1f} |
 | the same in the next process, from the disk cache | {warm:.2f} |
 """
@@ -86,11 +86,11 @@ def section(results: dict[str, Any]) -> str:
         rate=results["limits"]["per_second_and_core"],
         score_gb=results["limits"]["score_gb_per_second"],
         stream_gb=results["limits"]["stream_gb_per_second"],
-        people=solver["people"],
-        cvxopt_ms=1e3 * solver["cvxopt"] / solver["people"],
-        solve_ms=1e3 * solver["komd"] / solver["people"],
+        ranked_users=solver["ranked_users"],
+        cvxopt_ms=1e3 * solver["cvxopt"] / solver["ranked_users"],
+        solve_ms=1e3 * solver["komd"] / solver["ranked_users"],
         solver_ratio=solver["cvxopt"] / solver["komd"],
-        whole_ms=1e3 * solver["komd, K_u gathered too"] / solver["people"],
+        whole_ms=1e3 * solver["komd, K_u gathered too"] / solver["ranked_users"],
         whole_ratio=solver["cvxopt"] / solver["komd, K_u gathered too"],
         median_ratio=solver["median_ratio"],
         gap=solver["gap"],
@@ -104,7 +104,7 @@ def section(results: dict[str, Any]) -> str:
         median=results["stranger"]["median_ms"],
         p99=results["stranger"]["p99_ms"],
         cfomd=results["cfomd"]["seconds"],
-        cfomd_people=results["cfomd"]["people"],
+        cfomd_users=results["cfomd"]["ranked_users"],
         cfomd_auc=results["cfomd"]["auc"],
         cfomd_ndcg=results["cfomd"]["ndcg"],
         import_s=first["import"],

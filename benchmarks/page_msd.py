@@ -21,10 +21,10 @@ PAPER = {"ecfomd": (0.16391, 0.97034), "polynomial": (0.15967, 0.97065), "msdw":
 
 def section(results: dict[str, Any]) -> str:
     """The text, from msd.json; a contender that failed has a row that says so."""
-    people = results["read"].get("people", 0)
-    parts = [_opening(results, people), _whole(results), _quality(results)]
+    ranked_users = results["read"].get("ranked_users", 0)
+    parts = [_opening(results, ranked_users), _whole(results), _quality(results)]
     if "rank" in results["ecfomd"]:
-        parts += [_words(results, people), _phases(results), _limits(results)]
+        parts += [_words(results, ranked_users), _phases(results), _limits(results)]
     if results["limits"].get("counting"):
         parts.append(_counting(results["limits"]["counting"]))
     parts.append(_paper())
@@ -46,7 +46,7 @@ def _time(seconds: float | None) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 90 else f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
 
 
-def _opening(results: dict[str, Any], people: int) -> str:
+def _opening(results: dict[str, Any], ranked_users: int) -> str:
     read, made = results["read"], results["generate"]
     users, items, pairs = read["shape"]
     median, mean, most = read["activity"]
@@ -65,9 +65,9 @@ Million Song Dataset, {users:,} users × {items:,} items, {pairs:,} pairs; users
 Reading it from Parquet ({_gb(read["bytes"])}, 40-character ids) into `Interactions` took {_time(read["read"])} and
 {_gb(read["read_peak"])}.
 
-Half of the items of {people:,} random users are hidden; everything else trains. Each contender runs in a process of its
-own on {THREADS} threads, and ranks all items for those users to depth {DEPTH}. Memory is the peak of the whole process.
-implicit's neighbours are found by {THREADS} threads, but its lists for them are made by one.
+Half of the items of {ranked_users:,} random users are hidden; everything else trains. Each contender runs in a process
+of its own on {THREADS} threads and ranks all items for those users to depth {DEPTH}. Memory is the peak of the process.
+implicit finds neighbours with {THREADS} threads, but makes its lists from them with one.
 """
 
 
@@ -96,16 +96,16 @@ def _quality(results: dict[str, Any]) -> str:
     head = ["", "mAP@500", "AUC", "nDCG@100", "recall@20", "paper, real data: mAP@500, AUC"]
     return (
         _table(head, rows)
-        + "\nmAP@500 comes from everybody's lists by the same code. The data here are made up, so figures compare\n"
-        "with each other and not with the paper's.\n"
+        + "\nmAP@500 is computed from all lists by the same code. The data are generated: compare the figures with\n"
+        "each other, not with the paper's.\n"
     )
 
 
-def _words(results: dict[str, Any], people: int) -> str:
+def _words(results: dict[str, Any], ranked_users: int) -> str:
     own = results["ecfomd"]
     out = [
-        f"**In a sentence.** `ECFOMD` ranks {people:,} users to depth {DEPTH} in {_time(own['rank'])} at "
-        f"{_gb(own['rank_peak'])}, fit in {_time(own['fit'])} before"
+        f"**In short.** `ECFOMD` ranks {ranked_users:,} users to depth {DEPTH} in {_time(own['rank'])} at "
+        f"{_gb(own['rank_peak'])}, after a fit of {_time(own['fit'])}"
     ]
     others = [
         f"{words} takes {results[name]['rank'] / own['rank']:.2f} times as long"
@@ -119,7 +119,7 @@ def _words(results: dict[str, Any], people: int) -> str:
     if "rank" in small:
         same = "the same lists" if small["lists"]["digest"] == own["lists"]["digest"] else "**other lists**"
         groups = int(small["rank_phases"]["work"]["groups"])
-        come = "all people together" if groups == 1 else f"people in {groups} groups"
+        come = "all users together" if groups == 1 else f"users in {groups} groups"
         out.append(
             f' With `memory="4GB"` the process peaks at {small["rank_peak"] / 1e9:.2f} GB, takes '
             f"{small['rank'] / own['rank']:.2f} times as long ({come}), and finds {same}."
@@ -152,9 +152,8 @@ def _phases(results: dict[str, Any]) -> str:
     ]
     text = "### Where the time goes\n\n" + _table(head, rows)
     return (
-        text
-        + "\nScoring is what all threads spent, divided by their number; the rest is what no clock was put around.\n"
-        "A kernel that is not linear takes a pass over K in `fit`, for its sums.\n"
+        text + "\nScoring is the time of all threads divided by their number; the rest was not measured separately.\n"
+        "A kernel that is not linear needs one pass over K in `fit`, for its row sums.\n"
     )
 
 
@@ -184,27 +183,27 @@ def _limits(results: dict[str, Any]) -> str:
             "gather: counting",
             work["gathered counts"],
             "counts",
-            "a far read a user visited, a near step a count",
+            "one random read of memory per user visited, one step in the cache per count",
         ),
-        "solve_gathered": ("solve", work["gathered entries"], "entries of K₊", "everybody's K₊ read once"),
+        "solve_gathered": ("solve", work["gathered entries"], "entries of K₊", "every user's K₊ read once"),
         "count_strip": (
             "count strips",
             work["counts"],
             "counts",
-            "a near step a user visited and a count",
+            "one step in the cache per user visited and per count",
         ),
         "use_strip": (
             "scores and lists",
             adds,
             "multiply-adds",
-            "the strips read from memory, or the steps in the cache; each score compared once",
+            "the strips read from memory, or the steps in the cache, whichever takes longer; each score compared once",
         ),
     }
     rows = []
     for name, (words, amount, unit, why) in told.items():
         seconds = spent.get(name, 0.0) / THREADS
         if seconds:
-            rate = f"{amount / seconds / THREADS:.2g} a second and core"
+            rate = f"{amount / seconds / THREADS:.2g} per second and core"
             cells = [words, f"{seconds:.1f}", f"{amount:.2g} {unit}, {rate}", f"{least[name]:.1f}", why]
             rows.append([*cells, f"{100 * least[name] / seconds:.0f} %"])
     head = ["`ECFOMD`, ranking", "seconds", "work", "least seconds", "because", "of the limit"]
@@ -219,7 +218,7 @@ def _limits(results: dict[str, Any]) -> str:
     )
     return (
         "### How near the limit of the machine\n\n"
-        f"Probed in the same run, a second: {say}.\n\n"
+        f"Measured in the same run, per second: {say}.\n\n"
         + _table(head, rows)
         + f"\nThere were {work['strips']:.0f} strips of columns, {work['entries']:.2g} entries of K in all. Each strip "
         f"visits every user of\nevery item: {work['visits']:.2g} visits beside {work['counts']:.2g} counts.\n"
@@ -242,7 +241,7 @@ def _counting(found: dict[str, Any]) -> str:
     return (
         "### Counting\n\n"
         f"Rows of co-occurrence for {found['items']:,} random items, {found['counts']:.2g} counts, one core:\n\n"
-        + _table(["", "counts a second", "ratio"], rows)
+        + _table(["", "counts per second", "ratio"], rows)
     )
 
 
@@ -259,9 +258,9 @@ def kills(found: dict[str, Any]) -> str:
     moments = ", ".join(f"{moment:.0f}" for moment in found["kills"])
     return f"""### Killed ten times
 
-`python -m benchmarks.kills`: the lists of {found["people"]:,} people of the same data to depth 500, written by
+`python -m benchmarks.kills`: the lists of {found["ranked_users"]:,} users of the same data to depth 500, written by
 `komd.recommend_to` with a streamed kernel and `memory="4GB"`. Undisturbed it took {_time(found["undisturbed"])}.
-Another run was killed (SIGKILL) after {moments} s of its life and each time started again; the
-{found["rows"]:,} rows of its {found["parts"]} parts are those of the undisturbed run. People of a group finish
-together, at the end of the pass: what a kill costs is the group under way.
+Another run was killed (SIGKILL) {moments} s after its start and started again each time; the
+{found["rows"]:,} rows of its {found["parts"]} parts equal those of the undisturbed run. The users of a group finish
+together, at the end of the pass: a kill costs the group in progress.
 """

@@ -34,7 +34,7 @@ class Clock:
         self._lock = threading.Lock()
         self._seconds: dict[str, float] = defaultdict(float)
         self._work: dict[str, float] = defaultdict(float)
-        self._having = np.zeros(0, np.int64)  # how many of the people at hand have each item
+        self._having = np.zeros(0, np.int64)  # how many of the users at hand have each item
         self._largest = 0
         for name, (module, owner, function) in PHASES.items():
             home: Any = import_module(module)
@@ -94,7 +94,7 @@ class Clock:
         self._work["entries"] += float(lengths.sum())
         self._largest = max(self._largest, int(lengths.sum()))
         if len(self._having):
-            people = self._having[rows].astype(np.float64)
+            ranked_users = self._having[rows].astype(np.float64)
             named = lengths < last - first
-            self._work["multiply-adds"] += float(people @ lengths)
-            self._work["bytes scored"] += float(people @ (lengths * np.where(named, 6, 4)))
+            self._work["multiply-adds"] += float(ranked_users @ lengths)
+            self._work["bytes scored"] += float(ranked_users @ (lengths * np.where(named, 6, 4)))

@@ -1,7 +1,7 @@
 """How time and memory grow when users, items and activity double in turn: `python -m benchmarks.scale`.
 
 From one small data set in the shape of the Million Song Dataset each of the three doubles alone, step by step. At every
-point a process of its own fits `ECFOMD(storage="streamed")`, lists the 100 best for a fixed number of people, and then
+point a process of its own fits `ECFOMD(storage="streamed")`, lists the 100 best for a fixed number of users, and then
 counts the whole kernel, nothing else. Writes benchmarks/scale.json, docs/results/figures/scale.svg and
 docs/results/performance.md.
 """
@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.measure import ROOT, machine
 
 BASE = {"users": 60_000, "items": 8_000, "activity": 40}
-PEOPLE, BEST, THREADS, STEPS, ROUNDS = 1_000, 100, 2, 4, 3
+RANKED_USERS, BEST, THREADS, STEPS, ROUNDS = 1_000, 100, 2, 4, 3
 LONG = 12.0  # seconds; what takes longer is not repeated
 
 
@@ -54,7 +54,7 @@ def run(steps: int) -> None:
                 seconds, growth = points[key]["seconds"], points[key]["growth"]
                 print(f"{size}: {seconds:.2f} s, {growth / 1e6:.0f} MB above the data", flush=True)
             lines[doubled].append(points[key])
-    setting = {"people": PEOPLE, "best": BEST, "threads": THREADS, "base": BASE}
+    setting = {"ranked_users": RANKED_USERS, "best": BEST, "threads": THREADS, "base": BASE}
     results = {"machine": machine()} | setting | {"lines": lines}
     (ROOT / "benchmarks" / "scale.json").write_text(json.dumps(results, indent=1) + "\n")
     from benchmarks.page import write
@@ -98,13 +98,13 @@ def measure(file: str) -> dict[str, Any]:
         indptr, indices, items = arrays["indptr"], arrays["indices"], int(arrays["items"])
     data = komd.Interactions(Ids.range(len(indptr) - 1), Ids.range(items), indptr, indices)
     del indptr, indices
-    people = np.random.default_rng(0).choice(len(data.users), PEOPLE, replace=False)
+    ranked_users = np.random.default_rng(0).choice(len(data.users), RANKED_USERS, replace=False)
     before = resident()
     best, phases, busy, most, counting = float("inf"), {}, 0.0, 0, float("inf")
     for turn in range(ROUNDS):
         start, cpu = time.perf_counter(), time.process_time()
         model = komd.model_from_text(text).fit(data, threads=THREADS)
-        model.recommend(people, n=BEST, threads=THREADS)
+        model.recommend(ranked_users, n=BEST, threads=THREADS)
         seconds, cpu, lap = time.perf_counter() - start, time.process_time() - cpu, clock.lap()
         most = most if turn else peak()  # before anything else has taken memory
         if seconds < best:
@@ -116,7 +116,7 @@ def measure(file: str) -> dict[str, Any]:
         clock.lap()
         if seconds > LONG:
             break
-    own = data.activity[people].astype(float)
+    own = data.activity[ranked_users].astype(float)
     return {
         "pairs": data.pairs,
         "squares": float((data.activity.astype(float) ** 2).sum()),

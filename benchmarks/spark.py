@@ -2,7 +2,7 @@
 
 A standalone cluster of two workers with one core each is started on loopback. On ML-1M (when it is there) and on
 generated data of ten million pairs, half of what a fifth of the users chose is hidden; komd and ALS (implicit, rank 64,
-10 iterations) are fitted to the rest in the same session and list the 100 best items of everybody. komd alone does the
+10 iterations) are fitted to the rest in the same session and list the 100 best items of all users. komd alone does the
 same with two threads, reading the same Parquet files. The model's folder is one that both workers see. Writes
 benchmarks/spark.json; docs/results/scale.md is made of it by `python -m experiments.scale`.
 """
@@ -168,7 +168,7 @@ def _of_factors(U: Any, V: Any, train: komd.Interactions, test: komd.Interaction
     return {name: total / len(tested) for name, total in sums.items()}
 
 
-def capped(plays: Path, people: int = 20_000) -> dict[str, Any]:
+def capped(plays: Path, ranked_users: int = 20_000) -> dict[str, Any]:
     """MSD-size data on executors of 3 GB in all: 1 GB of Java, and 1.6 GB for komd in the Python worker."""
     from komd.spark import KomdRecommender
 
@@ -192,7 +192,7 @@ def capped(plays: Path, people: int = 20_000) -> dict[str, Any]:
                 model="ECFOMD(storage='streamed')", userCol=user, itemCol=item, memory="1.6GB"
             ).fit(frame)
             fit = time.perf_counter() - start
-            some = frame.select(user).distinct().orderBy(user).limit(people)
+            some = frame.select(user).distinct().orderBy(user).limit(ranked_users)
             start = time.perf_counter()
             rows = fitted.recommendForUserSubset(some, 500, format="long").count()
             rank = time.perf_counter() - start
@@ -201,7 +201,14 @@ def capped(plays: Path, people: int = 20_000) -> dict[str, Any]:
             session.stop()
         finally:
             cluster.stop()
-    return {"data": shape, "people": people, "rows": rows, "fit": fit, "recommend": rank, "executor_peak": most[0]}
+    return {
+        "data": shape,
+        "ranked_users": ranked_users,
+        "rows": rows,
+        "fit": fit,
+        "recommend": rank,
+        "executor_peak": most[0],
+    }
 
 
 def _movielens() -> komd.Interactions | None:

@@ -42,24 +42,24 @@ LATENCY = """
 ## Latency
 
 {machine}; {data}; wrk on the same cores, {rate} requests a second at
-random moments, in {turns} turns of {seconds} s. The machine has neighbours, so there are two figures: of the quietest
-turn (by its 99th percentile), and the median over turns. The echo is the least FastAPI can do with the same bodies.
+random moments, in {turns} turns of {seconds} s. Other work shares the machine, so there are two figures: the quietest
+turn (by its 99th percentile) and the median over turns. The echo is the least FastAPI can do with the same bodies.
 
 | requests | quietest turn: p50 | p99 | median turn: p50 | p99 | failed |
 | --- | --- | --- | --- | --- | --- |
 {rows}
 
-Search among {names:,} made-up names: the index takes {index:.1f} s to make, a query {query_p50:.1f} ms (median),
-{query_p99:.0f} ms (99th percentile), half of the queries misspelt.
+Search among {names:,} generated names: the index takes {index:.1f} s to build, a query {query_p50:.1f} ms (median),
+{query_p99:.0f} ms (99th percentile); half of the queries have a typo.
 """
 
 SOAK = """
 ## Ten minutes with events and new models
 
 {minutes:g} minutes at {rate:.0f} requests a second, a fifth of them events, with a new model every {every:g} s
-({reloads} taken up): **{requests:,} requests, {failed} failed**; p50 {p50:.2f} ms, p99 {p99:.1f} ms. Resident memory
-{before:.0f} MB after warm-up, {after:.0f} MB at the end ({change:+.1%}), {highest:.0f} MB at most (two models are there
-while one takes the other's place).
+({reloads} loaded): **{requests:,} requests, {failed} failed**; p50 {p50:.2f} ms, p99 {p99:.1f} ms. Resident memory
+{before:.0f} MB after warm-up, {after:.0f} MB at the end ({change:+.1%}), {highest:.0f} MB at most (two models are in
+memory during a reload).
 """
 
 
@@ -150,7 +150,7 @@ def latency() -> dict[str, Any]:
 
 
 def search(names: int = 400_000, queries: int = 300) -> dict[str, float]:
-    """Items by name: words of made-up syllables, some in most names; beginnings, and words with a slip in them."""
+    """Items by name: generated words, some of them in most names; queries are beginnings of names, half with a typo."""
     rng = np.random.default_rng(0)
     syllables = [a + b for a in "bcdfghjklmnprstvwz" for b in ("a", "e", "i", "o", "u", "an", "el", "or")]
     words = ["".join(rng.choice(syllables, rng.integers(2, 5))) for _ in range(names // 3)]
