@@ -115,10 +115,11 @@ def _per_million(msd: dict[str, Any]) -> str:
     each = 2 * (one["rank"] - fixed) / ranked  # core seconds per user
     words = f"""From `make bench-msd`, `ECFOMD` streamed on two cores: {ranked:,} users to depth {DEPTH} in
     {one["rank"]:.0f} s, of which {fixed:.0f} s go into counting K twice, however many users there are, and
-    {one["rank"] - fixed:.0f} s into the users. A million users of such data take {each * 1e6 / 3600:.1f} core hours, and
-    every task {2 * fixed / 3600:.2f} core hours of counting. Counting grows with Σ a_v² ({work["counts"]:.2g} here), scoring with
-    the non-zeros that users touch ({work["multiply-adds"] / ranked:.2g} per user). A node holds the pairs twice, four
-    bytes each time, and for each worker a strip of K (at most 2 GB, less with `memory=`) and its users' lists."""
+    {one["rank"] - fixed:.0f} s into the users. A million users of such data take {each * 1e6 / 3600:.1f} core hours,
+    and every task {2 * fixed / 3600:.2f} core hours of counting. Counting grows with Σ a_v² ({work["counts"]:.2g}
+    here), scoring with the non-zeros that users touch ({work["multiply-adds"] / ranked:.2g} per user). A node holds
+    the pairs twice, four bytes each time, and for each worker a strip of K (at most 2 GB, less with `memory=`) and
+    its users' lists."""
     return "## Time and memory for a million users\n\n" + _wrapped(words)
 
 
