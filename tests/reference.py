@@ -214,3 +214,19 @@ def area_under_curve(positives, negatives, tie):
     """The share of pairs in the right order, equal ones counting `tie`."""
     won = sum(1.0 if p > x else tie if p == x else 0.0 for p in positives for x in negatives)
     return won / (len(positives) * len(negatives)) if len(positives) and len(negatives) else math.nan
+
+
+# ---- random numbers and rows --------------------------------------------------------------------------------------
+
+
+def mixed(z):
+    """The output function of splitmix64, in Python's integers."""
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & (1 << 64) - 1
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & (1 << 64) - 1
+    return z ^ (z >> 31)
+
+
+def splitmix64(state):
+    """The next state and the output of splitmix64, in Python's integers."""
+    state = state + 0x9E3779B97F4A7C15 & (1 << 64) - 1
+    return state, mixed(state)

@@ -26,7 +26,7 @@ LAYERS = [
     {"matrix"},
     {"kernels"},
     {"data"},
-    {"threads", "memory", "errors", "files", "html", "svg"},
+    {"checks", "errors", "files", "html", "memory", "plain_text", "rows", "svg", "threads"},
     {"_core", "progress"},
 ]
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}

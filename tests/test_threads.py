@@ -29,13 +29,13 @@ def test_count():
     assert count(3) == 3
     assert 1 <= count() <= (os.cpu_count() or 1)
     for wrong in (0, -2):
-        with pytest.raises(InputError, match=f"threads must be at least 1, got {wrong}"):
+        with pytest.raises(InputError, match=f"threads must be a whole number >= 1, got {wrong}"):
             count(wrong)
     for wrong in (10**400, 5000):
-        with pytest.raises(InputError, match="threads must be at most 4,096"):
+        with pytest.raises(InputError, match="threads must be <= 4,096"):
             count(wrong)
     for wrong in (2.5, True, "2"):
-        with pytest.raises(InputError, match="threads must be a whole number of at least 1, got"):
+        with pytest.raises(InputError, match="threads must be a whole number >= 1, got"):
             count(wrong)
 
 

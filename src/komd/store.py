@@ -298,21 +298,13 @@ def _clear(path: Path) -> None:
 def _write(path: Path, name: str, suffix: str, content: Any) -> dict[str, Any]:
     """Write one file under the name of its checksum, flushed to the disk; returns its entry in the manifest."""
 
-    def fill(file: IO[bytes]) -> None:
-        if suffix == ".npy":
-            np.lib.format.write_array_header_2_0(file, np.lib.format.header_data_from_array_1_0(content))
-            if content.size:  # by Python's own write, which names a full disk; numpy's does not
-                file.write(content.data.cast("B"))
-        else:
-            table = pa.table({name: content})
-            with pa.ipc.new_file(file, table.schema) as writer:
-                writer.write_table(table)
+    def column(file: IO[bytes]) -> None:
+        table = pa.table({name: content})
+        with pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
 
-    if suffix == ".npy":
-        content = np.ascontiguousarray(content)
-        if content.dtype.hasobject:
-            raise ValueError(f"{name} holds Python objects: only numbers are saved")
-    aside = files.write_aside(path / name, fill)
+    content = np.ascontiguousarray(content) if suffix == ".npy" else content
+    aside = files.write_aside(path / name, files.array_fill(content) if suffix == ".npy" else column)
     digest, size = files.checksum(aside), aside.stat().st_size
     final = path / f"{name}-{digest[:16]}{suffix}"
     if final.is_file() and files.checksum(final) == digest:  # perhaps mapped: Windows would refuse to replace it

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from komd.errors import InputError
+from komd.checks import whole
 from komd.progress import progress
 
 __all__ = ["apart", "blocks", "count", "even_blocks", "for_each", "run"]
@@ -29,13 +29,7 @@ def count(threads: int | None = None) -> int:
     """The number of threads to use: what was asked for, or every core this process may run on."""
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if isinstance(threads, bool) or not isinstance(threads, int | np.integer):
-        raise InputError(f"threads must be a whole number of at least 1, got {threads!r}")
-    if threads < 1:
-        raise InputError(f"threads must be at least 1, got {threads}")
-    if threads > _MOST:
-        raise InputError(f"threads must be at most {_MOST:,}, got more")
-    return int(threads)
+    return whole("threads", threads, 1, most=_MOST)
 
 
 def blocks(total: int, size: int) -> list[tuple[int, int]]:

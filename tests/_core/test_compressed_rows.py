@@ -55,6 +55,9 @@ def test_transpose_lists_rows_in_ascending_order(rows):
     csr.transpose(indptr, indices, out_indptr[:-1].copy(), out)
     for item in range(10):
         assert out[out_indptr[item] : out_indptr[item + 1]].tolist() == [u for u, i in cells if i == item]
+    where = np.empty(len(cells), np.int64)
+    csr.places(indices, out_indptr[:-1].copy(), where)
+    assert [cells[k] for k in where] == sorted(cells, key=lambda cell: cell[::-1])
 
 
 @settings(deadline=None)

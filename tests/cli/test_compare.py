@@ -66,7 +66,7 @@ def test_a_failure_is_a_row_and_only_failures_are_exit_code_1(plays, komd_proces
         (("--models", "Populrity"), "unknown model 'Populrity'; did you mean 'Popularity'"),
         (("--models", "EASE", "--metrics", "auk"), "unknown metric 'auk'; did you mean 'auc'"),
         (("--models", "EASE", "--folds", 1), "--folds must be at least 2, got 1"),
-        (("--models", "EASE", "--folds", 1000), "folds must be a whole number from 2"),
+        (("--models", "EASE", "--folds", 1000), "folds must not outnumber the users"),
         (("--models", "EASE", "--half", "best"), "--half must be"),
         (("--models", "EASE", "--ties", "none"), "--ties must be"),
         (("--models", "EASE", "--half", "time"), "the data has no times: read it with --time"),

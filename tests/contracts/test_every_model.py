@@ -157,7 +157,7 @@ def test_bad_data(model, small):
         model.clone().fit(sparse.csr_array((3, 4)))
     with pytest.raises(InputError, match="a list to read must hold paths or pairs"):
         model.clone().fit([1, 2, 3])
-    with pytest.raises(InputError, match="threads must be at least 1"):
+    with pytest.raises(InputError, match="threads must be a whole number >= 1"):
         model.clone().fit(small).recommend(threads=0)
 
 
@@ -433,9 +433,9 @@ def test_unknown_ids_are_skipped_and_counted(model, small):
 
 @pytest.mark.parametrize("n", [0, -1, 2.5, True, "3", None])
 def test_wrong_n(model, n, small):
-    with pytest.raises(InputError, match=r"n must be a whole number of at least 1, got"):
+    with pytest.raises(InputError, match=r"n must be a whole number >= 1, got"):
         model.recommend(n=n)
-    with pytest.raises(InputError, match=r"n must be a whole number of at least 1, got"):
+    with pytest.raises(InputError, match=r"n must be a whole number >= 1, got"):
         model.similar_items(small.items[0], n=n)
 
 

@@ -143,8 +143,8 @@ def test_temporal_at_a_date():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda d: folds(d, folds=1), "folds must be a whole number from 2"),
-        (lambda d: folds(d, folds=10_000), "folds must be"),
+        (lambda d: folds(d, folds=1), "folds must be a whole number >= 2, got 1"),
+        (lambda d: folds(d, folds=10_000), "folds must not outnumber the users, got 10,000 folds of 20 users"),
         (lambda d: folds(d, folds=2.5), "folds must be"),
         (lambda d: folds(d, min_activity=0), "min_activity must be"),
         (lambda d: folds(d, half="givn"), "unknown half 'givn': did you mean 'given'"),

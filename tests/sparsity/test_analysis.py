@@ -149,7 +149,7 @@ def test_json_holds_everything(small):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"work_limit": 0}, "work_limit must be a whole number of at least 1, got 0"),
+        ({"work_limit": 0}, "work_limit must be a whole number >= 1, got 0"),
         ({"work_limit": 1.5}, "work_limit must be"),
         ({"memory": "much"}, "memory must be"),
         ({"threads": 0}, "threads must be"),

@@ -6,27 +6,19 @@ import numpy as np
 from numba import uint64
 
 from komd._core.compile import compiled
+from komd._core.splitmix import next_word
 
 __all__ = ["draw", "rank_pairs"]
-
-_GAMMA = np.uint64(0x9E3779B97F4A7C15)
-_FIRST = np.uint64(0xBF58476D1CE4E5B9)
-_SECOND = np.uint64(0x94D049BB133111EB)
 
 
 @compiled
 def draw(state: np.ndarray, below: int) -> np.int64:
-    """A number from 0 to below - 1: splitmix64 (Steele, Lea & Flood 2014), whose whole state is `state[0]` (uint64).
+    """A number from 0 to below - 1, by splitmix64.
 
     The remainder of 64 random bits: off from uniform by less than below / 2^64.
-    Twin: tests/models/test_bprknn.py::splitmix64.
+    Twin: tests/reference.py::splitmix64.
     """
-    state[0] += _GAMMA
-    z = state[0]
-    z = (z ^ (z >> uint64(30))) * _FIRST
-    z = (z ^ (z >> uint64(27))) * _SECOND
-    z ^= z >> uint64(31)
-    return np.int64(z % uint64(below))
+    return np.int64(next_word(state) % uint64(below))
 
 
 @compiled

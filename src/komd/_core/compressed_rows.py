@@ -1,4 +1,4 @@
-"""Building blocks of compressed sparse rows: group by row, drop repeats, turn over, rank within rows.
+"""Building blocks of compressed sparse rows: group by row, drop repeats, transpose, rank within rows.
 
 Rows are `indptr` (int64, one more than there are rows) and `indices` (int32). All passes are linear
 and stable: the order in which pairs arrived is kept within each row unless the name says otherwise.
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from komd._core.compile import compiled
 
-__all__ = ["count", "distinct", "group", "rank", "transpose"]
+__all__ = ["count", "distinct", "group", "places", "rank", "transpose"]
 
 Ids32 = NDArray[int32]
 Ints = NDArray[int64]
@@ -78,6 +78,15 @@ def transpose(indptr: Ints, indices: Ids32, place: Ints, out: Ids32) -> None:
             j = indices[k]
             out[place[j]] = row
             place[j] += 1
+
+
+@compiled
+def places(indices: Ids32, place: Ints, out: Ints) -> None:
+    """Write, column by column, where its entries stand in `indices`, ascending. `place`: see `group`."""
+    for k in range(indices.size):
+        j = indices[k]
+        out[place[j]] = k
+        place[j] += 1
 
 
 @compiled

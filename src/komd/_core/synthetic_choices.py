@@ -1,4 +1,4 @@
-"""Made-up users who choose items: each user has a random stream of their own, so blocks of users may run anywhere."""
+"""Synthetic users who choose items: each user has a random stream of their own, so blocks of users may run anywhere."""
 
 from __future__ import annotations
 
@@ -7,30 +7,19 @@ from numba import uint64
 from numpy.typing import NDArray
 
 from komd._core.compile import compiled, inner
+from komd._core.splitmix import GAMMA, mixed, next_word
 
 __all__ = ["choose"]
 
-_GAMMA = np.uint64(0x9E3779B97F4A7C15)
-_FIRST = np.uint64(0xBF58476D1CE4E5B9)
-_SECOND = np.uint64(0x94D049BB133111EB)
 _LIKED = 5  # tastes of a user, at most
 _BORED = 16  # repeats in a row after which a user looks beyond their tastes
 _STUCK = 32  # and after which any item will do
 
 
 @inner
-def _mixed(z: np.uint64) -> np.uint64:
-    z = (z ^ (z >> uint64(30))) * _FIRST
-    z = (z ^ (z >> uint64(27))) * _SECOND
-    z ^= z >> uint64(31)
-    return z
-
-
-@inner
 def _uniform(state: NDArray[np.uint64]) -> float:
-    """A number in [0, 1): the upper 53 bits of splitmix64, whose whole state is `state[0]`."""
-    state[0] += _GAMMA
-    return float(_mixed(state[0]) >> uint64(11)) * 2.0**-53
+    """A number in [0, 1): the upper 53 bits of the next word."""
+    return float(next_word(state) >> uint64(11)) * 2.0**-53
 
 
 @inner
@@ -79,7 +68,7 @@ def choose(
     for t in range(tastes):
         ends[t] = line[bounds[t + 1] - 1]
     for u in range(start, stop):
-        state[0] = _mixed(uint64(seed) ^ _mixed(uint64(u + 1) * _GAMMA))
+        state[0] = mixed(uint64(seed) ^ mixed(uint64(u + 1) * GAMMA))
         mark = np.int32(u + 1)
         place = indptr[u]
         last = indptr[u + 1]

@@ -10,6 +10,7 @@ import typer
 from komd.cli import options
 from komd.cli import output as show
 from komd.errors import InputError
+from komd.plain_text import printable
 
 if TYPE_CHECKING:
     from komd.data.interactions import Interactions
@@ -93,7 +94,7 @@ def analyze(
     if len(found) > 1:
         show.console().print(rich_table(together))
     for each in found:
-        show.say(repr(each) if len(found) == 1 else "\n".join([show.plain(each.name), *each.verdict, ""]))
+        show.say(repr(each) if len(found) == 1 else "\n".join([printable(each.name), *each.verdict, ""]))
     if page is not None:
         show.say(f"report: {page}")
 

@@ -70,7 +70,7 @@ def compare(
     Every model runs in a process of its own. One that fails or takes too long is a row with the reason.
     """
     import komd
-    from komd.engine.parameters import one_of
+    from komd.checks import one_of
     from komd.evaluation.compare import seconds
     from komd.evaluation.comparison_report import caption, legend, rich_table
     from komd.evaluation.grid import models_of

@@ -57,7 +57,7 @@ def evaluate(
     as_json: options.AsJson = False,
 ) -> None:
     """Measure models: on --train and --test, or on folds of one data set (the paper's protocol)."""
-    from komd.engine.parameters import one_of
+    from komd.checks import one_of
     from komd.evaluation.metrics import parse_metrics
     from komd.threads import count
 

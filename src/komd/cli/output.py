@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from komd import files
 from komd.errors import InputError
+from komd.plain_text import id_text, json_text, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +39,6 @@ __all__ = [
     "folder",
     "json_document",
     "note",
-    "plain",
     "print_rows",
     "recommendations",
     "row",
@@ -73,18 +73,6 @@ def note(text: str) -> None:
     print(f"komd: note: {text}", file=sys.stderr)
 
 
-def plain(value: object) -> str:
-    """An id as text on one line, without control codes.
-
-    >>> plain("a\\x1b[31mb")
-    'a\\\\x1b[31mb'
-    """
-    text = str(value)
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def table(*columns: str, title: str | None = None, right: tuple[str, ...] = ()) -> Table:
     """An empty rich table; `right` names the columns of numbers."""
     from rich import box
@@ -102,7 +90,7 @@ def row(made: Table, *cells: object, style: str | None = None, end_section: bool
     """Add a row; every cell is plain text."""
     from rich.text import Text
 
-    made.add_row(*(Text(plain(cell)) for cell in cells), style=style, end_section=end_section)
+    made.add_row(*(Text(printable(cell)) for cell in cells), style=style, end_section=end_section)
 
 
 def bar(value: float, largest: float) -> str:
@@ -185,7 +173,7 @@ def scores(result: Scores) -> None:
 def explanation(result: Explanation) -> None:
     """Contributions as bars, the global term, and their sum."""
     if result.fallback:
-        say(f"no history: the score of {plain(result.item)}, {result.score:g}, is its popularity")
+        say(f"no history: the score of {printable(result.item)}, {result.score:g}, is its popularity")
         return
     lines = result.table.to_pylist()
     kept, rest = lines[:_REASONS], lines[_REASONS:]
@@ -203,13 +191,13 @@ def explanation(result: Explanation) -> None:
         row(made, words, "", "", f"{together:+.4f}", bar(together, largest), end_section=True)
     term = result.global_term
     row(made, "global term: what was not chosen", "", "", f"{term:+.4f}", bar(term, largest), style="dim")
-    row(made, f"score of {plain(result.item)}", "", "", f"{result.score:+.4f}", "", style="bold")
+    row(made, f"score of {printable(result.item)}", "", "", f"{result.score:+.4f}", "", style="bold")
     console().print(made)
 
 
 def json_document(value: object) -> None:
     """Print one JSON document; ids that JSON does not know become text, what is no number null."""
-    print(json.dumps(_finite(value), indent=2, default=_text, allow_nan=False))
+    print(json_text(value, indent=2, ascii_only=True))
 
 
 def print_rows(name: str, tables: Iterable[pa.Table], facts: Callable[[], Mapping[str, object]]) -> None:
@@ -220,7 +208,7 @@ def print_rows(name: str, tables: Iterable[pa.Table], facts: Callable[[], Mappin
     for piece in pieces:
         sys.stdout.write(piece)
     for key, value in facts().items():
-        sys.stdout.write(f",\n  {json.dumps(key)}: {json.dumps(_finite(value), default=_text, allow_nan=False)}")
+        sys.stdout.write(f",\n  {json.dumps(key)}: {json_text(value, ascii_only=True)}")
     sys.stdout.write("\n}\n")
 
 
@@ -278,7 +266,7 @@ def _write_csv(tables: Iterable[pa.Table], file: IO[bytes]) -> None:
     for rows in tables:
         for k, column in enumerate(rows.columns):
             if isinstance(column.type, pa.BaseExtensionType) or pa.types.is_binary(column.type):
-                texts = pa.array([_text(value) for value in column.to_pylist()], pa.string())
+                texts = pa.array([id_text(value) for value in column.to_pylist()], pa.string())
                 rows = rows.set_column(k, rows.column_names[k], texts)
         csv.write_csv(rows, file, csv.WriteOptions(include_header=header))
         header = False
@@ -305,20 +293,6 @@ def _json_rows(tables: Iterable[pa.Table], indent: str) -> Iterator[str]:
     for rows in tables:
         for batch in rows.to_batches(max_chunksize=_BATCH):
             for line in batch.to_pylist():
-                yield f"{mark}\n{indent}  {json.dumps(_finite(line), default=_text, allow_nan=False)}"
+                yield f"{mark}\n{indent}  {json_text(line, ascii_only=True)}"
                 mark = ","
     yield "[]" if mark == "[" else f"\n{indent}]"
-
-
-def _text(value: object) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)  # hex: what `Ids.parse` reads back
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return value

@@ -72,7 +72,7 @@ def recommend(
 ) -> None:
     """Recommend items: to some people, to strangers with a history, or to everybody."""
     import komd
-    from komd.engine.parameters import one_of
+    from komd.checks import one_of
     from komd.memory import readable
 
     folder = output is not None and not output.suffix

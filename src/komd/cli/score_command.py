@@ -43,8 +43,8 @@ def score(
 ) -> None:
     """Score given pairs of users and items, in their order."""
     import komd
+    from komd.checks import one_of
     from komd.data.pairs import read_pairs
-    from komd.engine.parameters import one_of
     from komd.memory import readable
 
     if output is not None:

@@ -25,7 +25,7 @@ def similar(
 ) -> None:
     """Show the items most like given ones; lists are shorter where fewer items have any likeness."""
     import komd
-    from komd.engine.parameters import one_of
+    from komd.checks import one_of
 
     one_of("--on-unknown", on_unknown, ("error", "skip"))
     if n < 1:

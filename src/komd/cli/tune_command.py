@@ -65,7 +65,7 @@ def tune(
 ) -> None:
     """Search for the parameters with which a model does best, on folds made inside the data."""
     import komd
-    from komd.engine.parameters import one_of
+    from komd.checks import one_of
     from komd.errors import InputError
     from komd.evaluation.compare import seconds
     from komd.evaluation.metrics import parse_metrics

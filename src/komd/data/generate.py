@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from komd.data.arguments import at_least, generator, whole
+from komd.checks import at_least, generator, whole
 from komd.data.encode import number_sorted
 from komd.data.ids import Ids, Numbers
 from komd.data.interactions import Interactions

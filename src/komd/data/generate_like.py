@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from komd import threads as pool
-from komd.data.arguments import generator, is_count
+from komd.checks import at_least, generator, whole
 from komd.data.encode import number_sorted
 from komd.data.ids import Ids, Numbers
 from komd.data.interactions import Interactions
@@ -125,15 +125,10 @@ def generate_like(
     if name not in _SHAPES:
         raise InputError(f"unknown shape {name!r}; {nearest(str(name), _SHAPES)}")
     shape = _SHAPES[name]
-    users = shape.users if users is None else users
-    if not is_count(users, 1):
-        raise InputError(f"users must be a whole number of at least 1, got {users!r}")
-    items = max(2, round(shape.items / shape.users * users)) if items is None else items
-    if not is_count(items, 2):
-        raise InputError(f"items must be a whole number of at least 2, got {items!r}")
+    users = whole("users", shape.users if users is None else users, 1)
+    items = whole("items", max(2, round(shape.items / shape.users * users)) if items is None else items, 2)
     activity = shape.activity if activity is None else activity
-    if not math.isfinite(activity) or activity <= 0:
-        raise InputError(f"activity must be more than 0, got {activity!r}")
+    at_least("activity", activity, 0, open_end=True)
     random = generator(rng)
     indptr = _activities(shape, users, items, activity, random)
     pairs = int(indptr[-1])
@@ -190,14 +185,13 @@ def _choices(
             seed, start, stop, indptr, given_indptr, given, line, bounds, shape.taste_strength, numbers, seen, indices
         )
 
-    for _ in pool.run(
+    pool.for_each(
         work,
         pool.blocks(users, _USERS),
         threads=threads,
         label="generating",
         size=lambda block: int(indptr[block[1]] - indptr[block[0]]),
-    ):
-        pass
+    )
     return indices
 
 

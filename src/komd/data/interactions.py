@@ -13,6 +13,7 @@ from komd.data.columns import Reading
 from komd.data.encode import Encoder, as_text
 from komd.data.ids import Ids, Numbers
 from komd.errors import InputError
+from komd.rows import frozen, transpose
 
 __all__ = ["ACCEPTED", "Interactions", "align", "from_matrix"]
 
@@ -72,9 +73,9 @@ class Interactions:
             raise InputError(f"the pairs seen are of {seen.shape} users and items, not {(len(users), len(items))}")
         self.users = users
         self.items = items
-        self.indptr = _frozen(indptr, np.int64)
-        self.indices = _frozen(indices, np.int32)
-        self.times = None if times is None else _frozen(times, np.int64)
+        self.indptr = frozen(indptr, np.int64)
+        self.indices = frozen(indices, np.int32)
+        self.times = None if times is None else frozen(times, np.int64)
         self.seen = seen if seen is not None and seen.pairs else None
         self.reading: Reading | None = None  # which columns of a source these are, if they were just read
 
@@ -113,8 +114,8 @@ class Interactions:
             others = ~chosen & (rows >= 0) & (columns >= 0)
             data = cls.from_numbers(users, items, rows[chosen], columns[chosen], times)
             return data.with_seen(rows[others], columns[others])
-        rows, columns = _frozen(rows, np.int32), _frozen(columns, np.int32)
-        in_times = _frozen(_NO_TIMES if times is None else times, np.int64)
+        rows, columns = frozen(rows, np.int32), frozen(columns, np.int32)
+        in_times = frozen(_NO_TIMES if times is None else times, np.int64)
         out_times = np.empty_like(in_times)
         indptr = np.zeros(len(users) + 1, np.int64)
         csr.count(rows, indptr)
@@ -182,13 +183,12 @@ class Interactions:
         return np.repeat(np.arange(len(self.users), dtype=np.int32), self.activity)
 
     def by_item(self) -> tuple[NDArray[np.int64], Numbers]:
-        """(indptr, indices) of the turned matrix: for each item its users, ascending."""
-        return _transposed(self.indptr, self.indices, len(self.items))
+        """(indptr, indices) of the transpose: the users of each item, ascending."""
+        return transpose(self.indptr, self.indices, len(self.items))
 
     def sorted_rows(self) -> tuple[NDArray[np.int64], Numbers]:
         """(indptr, indices) with the items of each user in ascending order."""
-        indptr, indices = _transposed(*self.by_item(), len(self.users))
-        return indptr, indices
+        return transpose(*self.by_item(), len(self.users))
 
     def to_csr(self) -> sparse.csr_array:
         """A scipy matrix of float32 ones, indices sorted within rows."""
@@ -321,23 +321,5 @@ def from_matrix(matrix: Any, min_rating: float | None) -> Interactions:
     )
 
 
-def _transposed(indptr: NDArray[np.int64], indices: Numbers, columns: int) -> tuple[NDArray[np.int64], Numbers]:
-    from komd._core import compressed_rows as csr
-
-    indptr, indices = _frozen(indptr, np.int64), _frozen(indices, np.int32)
-    out_indptr = np.zeros(columns + 1, np.int64)
-    csr.count(indices, out_indptr)
-    out = np.empty(len(indices), np.int32)
-    csr.transpose(indptr, indices, out_indptr[:-1].copy(), out)
-    return out_indptr, out
-
-
 def _index_type(pairs: int) -> type[np.int32] | type[np.int64]:
     return np.int32 if pairs <= np.iinfo(np.int32).max else np.int64
-
-
-def _frozen(array: Any, dtype: Any) -> Any:
-    """A read-only view. What the core reads always arrives read-only: numba compiles each kind apart."""
-    view = np.ascontiguousarray(array, dtype).view()
-    view.flags.writeable = False
-    return view

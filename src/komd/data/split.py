@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from komd.data.arguments import generator, is_count
+from komd.checks import generator, whole
 from komd.data.interactions import Interactions
 from komd.errors import InputError, nearest
 
@@ -70,10 +70,9 @@ def folds(
     [True, True, True, True, True]
     """
     data, users = data.without_seen(), data.shape[0]
-    if not is_count(folds, 2) or folds > users:
-        raise InputError(f"folds must be a whole number from 2 to the number of users ({users:,}), got {folds!r}")
-    if not is_count(min_activity, 1):
-        raise InputError(f"min_activity must be a whole number of at least 1, got {min_activity!r}")
+    if whole("folds", folds, 2) > users:
+        raise InputError(f"folds must not outnumber the users, got {folds:,} folds of {users:,} users")
+    whole("min_activity", min_activity, 1)
     random = generator(rng)
     group = np.empty(users, np.int64)
     group[random.permutation(users)] = np.arange(users) % folds
@@ -94,8 +93,7 @@ def leave_out(
     >>> test.activity
     array([2, 2, 2, 2, 2, 2, 2, 2, 2, 2])
     """
-    if not is_count(k, 1):
-        raise InputError(f"k must be a whole number of at least 1, got {k!r}")
+    whole("k", k, 1)
     data = data.without_seen()
     out = _later(data, order, "order", np.where(data.activity > k, k, 0), generator(rng))
     return data.keep(~out), data.keep(out)

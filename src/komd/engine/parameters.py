@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, Self
 
-from komd.data.arguments import at_least, whole
+from komd.checks import at_least, one_of, whole
 from komd.errors import InputError, nearest
 
 __all__ = ["Parameters", "at_least", "one_of", "whole"]
@@ -56,9 +56,3 @@ class Parameters:
 def _plain(value: Any) -> Any:
     """A number of numpy as the number of Python, whose `repr` can be read again."""
     return value.item() if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0 else value
-
-
-def one_of(name: str, value: object, choices: tuple[str, ...]) -> None:
-    """Refuse a word that is not one of the choices."""
-    if value not in choices:
-        raise InputError(f"{name} must be {' or '.join(map(repr, choices))}, got {value!r}")

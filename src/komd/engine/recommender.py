@@ -24,7 +24,7 @@ from komd.data.interactions import Interactions
 from komd.data.pairs import read_pairs
 from komd.engine.catalogue import Catalogue, OnUnknown
 from komd.engine.histories import Histories, well_formed
-from komd.engine.parameters import Parameters, one_of
+from komd.engine.parameters import Parameters, one_of, whole
 from komd.engine.ranking import RankedBlock, RankingRequest, rank_block, users_per_block
 from komd.engine.results import Contributions, Explanation, Recommendations, Scores
 from komd.errors import FallbackWarning, InputError, ModelFileError
@@ -255,8 +255,7 @@ class Recommender(Parameters, ABC):
 
     def similar_items(self, items: Any, *, n: int = 10, on_unknown: OnUnknown = "error") -> Recommendations:
         """The n items most like each of these: chosen by somebody, with some likeness, never the item itself."""
-        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-            raise InputError(f"n must be a whole number of at least 1, got {n!r}")
+        whole("n", n, 1, most=None)
         catalogue = self.catalogue
         found = catalogue.find_items(_several(items), on_unknown)
         known = found[found >= 0]
@@ -372,8 +371,7 @@ class Recommender(Parameters, ABC):
     ) -> tuple[pa.Array, Histories, RankingRequest, int]:
         """Who asks, with what history, what for; and how many unknown ids were skipped."""
         one_of("on_unknown", on_unknown, ("error", "skip"))
-        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-            raise InputError(f"n must be a whole number of at least 1, got {n!r}")
+        whole("n", n, 1, most=None)
         people, rows, skipped = self._people(users, histories, on_unknown)
         if not exclude_low_rated:
             rows = replace(rows, seen=None)

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from komd import threads as pool
+from komd.checks import one_of, whole
 from komd.data import split
-from komd.data.arguments import is_count
 from komd.data.interactions import Interactions
-from komd.engine.parameters import one_of
 from komd.errors import InputError
 from komd.evaluation import fold_process as worker
 from komd.evaluation.comparison import Comparison, rows_of
@@ -99,8 +98,7 @@ def compare(
     workers = pool.count(threads)
     if memory is not None:
         budget(memory)
-    if not is_count(rng, 0):
-        raise InputError(f"rng must be a seed (a whole number of at least 0), got {rng!r}")
+    whole("rng", rng, 0, most=None)
     interactions = Interactions.of(data)
     tested = _test_users(interactions, folds=folds, half=half, min_activity=min_activity, rng=rng)
     question = Question(int(folds), half, int(min_activity), int(rng), names, ties)

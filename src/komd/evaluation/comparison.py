@@ -14,6 +14,7 @@ import pyarrow as pa
 from komd.errors import InputError, nearest
 from komd.evaluation.significance import LEVEL, compared_with_best
 from komd.evaluation.work_folder import FoldResult, Question
+from komd.plain_text import json_text
 
 __all__ = ["Comparison", "Row", "Score", "rows_of"]
 
@@ -178,9 +179,7 @@ class Comparison:
 
     def to_json(self) -> str:
         """`to_dict` as JSON text; what is not a number is null."""
-        from komd.evaluation.comparison_report import json_text
-
-        return json_text(self)
+        return json_text(self.to_dict(), indent=2)
 
     def to_markdown(self) -> str:
         """The table in Markdown."""

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from komd.evaluation.comparison import Comparison, Row
 from komd.evaluation.significance import LEVEL
 from komd.memory import readable
+from komd.plain_text import printable
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-__all__ = ["MARKS", "caption", "costs", "json_text", "legend", "markdown", "number", "plain", "rich_table", "text"]
+__all__ = ["MARKS", "caption", "costs", "legend", "markdown", "number", "rich_table", "text"]
 
 _NAMES = 20  # characters that the names of models need in a terminal
 MARKS = {"best": "*", "tied": "≈", "": " "}
@@ -61,7 +60,7 @@ def text(found: Comparison) -> str:
         ).rstrip()
         for line in lines
     ]
-    shown += [f"{row.model}  failed: {plain(row.failed)}" for row in found.rows if row.failed is not None]
+    shown += [f"{row.model}  failed: {printable(row.failed)}" for row in found.rows if row.failed is not None]
     return "\n".join([caption(found), "", *shown, "", legend()])
 
 
@@ -81,7 +80,7 @@ def rich_table(found: Comparison, width: int) -> Group:
     for name in (*found.metrics, *COSTS):
         made.add_column(Text(f"{name}  " if name in found.metrics else name), justify="right", no_wrap=True)
     for row in (row for row in found.rows if row.failed is None):
-        cells = [Text(plain(row.model))]
+        cells = [Text(printable(row.model))]
         for score in (row.scores[name] for name in found.metrics):
             style = {"best": "bold green", "tied": "bold"}.get(score.mark, "")
             words = Text(number(score.mean), style=style)
@@ -90,7 +89,7 @@ def rich_table(found: Comparison, width: int) -> Group:
             cells.append(words.append(f" {MARKS[score.mark]}"))
         made.add_row(*cells, *(Text(each) for each in costs(row)))
     failures = [
-        Text.assemble(plain(row.model), (" failed: ", "bold red"), plain(row.failed))
+        Text.assemble(printable(row.model), (" failed: ", "bold red"), printable(row.failed))
         for row in found.rows
         if row.failed is not None
     ]
@@ -119,20 +118,10 @@ def markdown(found: Comparison) -> str:
     return "\n".join([f"{caption(found)}.", "", *lines, "", explained, ""])
 
 
-def json_text(found: Comparison) -> str:
-    """Everything as JSON."""
-    return json.dumps(_finite(found.to_dict()), indent=2, ensure_ascii=False, allow_nan=False)
-
-
-def plain(value: str) -> str:
-    """Text on one line without control codes: reasons come from anywhere."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
-
-
 def _cells(found: Comparison, row: Row) -> list[str]:
     scores = (row.scores[name] for name in found.metrics)
     shown = (f"{number(s.mean)} ± {number(s.std)} {MARKS[s.mark]}" for s in scores)
-    return [plain(row.model), *shown, *costs(row)]
+    return [printable(row.model), *shown, *costs(row)]
 
 
 def _seconds(value: float) -> str:
@@ -140,14 +129,4 @@ def _seconds(value: float) -> str:
 
 
 def _cell(value: str) -> str:
-    return plain(value).replace("|", "\\|")
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return value
+    return printable(value).replace("|", "\\|")

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from komd.checks import one_of
 from komd.data.interactions import Interactions
 from komd.engine.catalogue import OnUnknown
 from komd.engine.histories import Histories
-from komd.engine.parameters import one_of
 from komd.engine.ranking import TIES, RankingRequest
 from komd.engine.recommender import Recommender
 from komd.errors import InputError

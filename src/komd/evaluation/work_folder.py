@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from komd.data.ids import Ids
 from komd.data.interactions import Interactions
 from komd.errors import InputError
-from komd.files import sweep, write
+from komd.files import array_fill, sweep, write
 
 __all__ = ["FoldResult", "Question", "RowFolder", "fingerprint", "load_data", "row_folder", "store_data"]
 
@@ -123,7 +123,7 @@ class RowFolder:
             "rank": result.rank,
             "peak": result.peak,
         }
-        _keep(self._file(fold, "npy"), _array(array))
+        _keep(self._file(fold, "npy"), array_fill(array))
         _keep(self._file(fold, "json"), _json(facts))
 
     def has(self, fold: int) -> bool:
@@ -186,7 +186,7 @@ def store_data(work: Path, data: Interactions, mark: str) -> Path:
     for name in _ARRAYS:
         array = getattr(data, name)
         if array is not None and not (folder / f"{name}.npy").exists():
-            _keep(folder / f"{name}.npy", _array(array))
+            _keep(folder / f"{name}.npy", array_fill(array))
     if not (folder / "shape.json").exists():
         _keep(folder / "shape.json", _json({"users": data.shape[0], "items": data.shape[1]}))
     return folder
@@ -210,16 +210,6 @@ def _keep(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
         write(path, fill)
     except OSError as error:
         raise InputError(f"could not write {path}: {error.strerror or error}") from error
-
-
-def _array(array: NDArray[np.generic]) -> Callable[[IO[bytes]], object]:
-    def fill(file: IO[bytes]) -> None:
-        plain = np.ascontiguousarray(array)
-        np.lib.format.write_array_header_2_0(file, np.lib.format.header_data_from_array_1_0(plain))
-        if plain.size:  # by Python's own write, which names a full disk; numpy's does not
-            file.write(plain.data.cast("B"))
-
-    return fill
 
 
 def _json(value: object) -> Callable[[IO[bytes]], object]:

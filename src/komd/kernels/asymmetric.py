@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from komd.data.arguments import at_least
+from komd.checks import at_least
 from komd.kernels.functions import Floats, Kernel, _make_plain
 
 __all__ = ["AsymmetricCosine", "CoOccurrence"]

@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from komd.data.arguments import at_least, whole
+from komd.checks import at_least, whole
 from komd.errors import InputError, nearest
 
 __all__ = ["RBF", "DotProduct", "Jaccard", "Kernel", "Linear", "Polynomial", "Tanimoto", "kernel_named"]

@@ -137,7 +137,7 @@ def sampled_density(
     stratum cost more.
     """
     from komd._core.cooccurrence import count_touched, reach
-    from komd.data.arguments import generator
+    from komd.checks import generator
 
     if not items or not len(indices):
         return Density(0.0, 0.0, 0.0, True, items, items)

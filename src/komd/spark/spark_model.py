@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
+from komd.checks import one_of, whole
 from komd.engine.kernel_based import FromCounts
-from komd.engine.parameters import one_of, whole
 from komd.errors import InputError
 from komd.models.registry import load_exactly
 from komd.spark.column_params import Columns, chosen

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from komd import threads as pool
+from komd.checks import whole
 from komd.data.interactions import Interactions
 from komd.errors import InputError
 from komd.files import write_text
@@ -22,6 +21,7 @@ from komd.matrix.density import WORK_LIMIT, Density, density, work_of
 from komd.matrix.expected_density import paper_density
 from komd.matrix.storage import estimate_density, plan
 from komd.memory import budget
+from komd.plain_text import json_text
 from komd.sparsity.effects import Effects, effects
 from komd.sparsity.longtail import Tail, tail
 from komd.sparsity.verdict import verdict
@@ -87,7 +87,7 @@ class Analysis:
 
     def to_json(self) -> str:
         """Everything as JSON."""
-        return json.dumps(_finite(self.to_dict()), indent=2, ensure_ascii=False, allow_nan=False)
+        return json_text(self.to_dict(), indent=2)
 
     def to_markdown(self) -> str:
         """A section in Markdown."""
@@ -123,7 +123,7 @@ class Analyses(Sequence[Analysis]):
     def to_json(self) -> str:
         """A list of everything as JSON."""
         made = {"datasets": [each.to_dict() for each in self]}
-        return json.dumps(_finite(made), indent=2, ensure_ascii=False, allow_nan=False)
+        return json_text(made, indent=2)
 
     def to_markdown(self) -> str:
         """The table of densities, then a section for each data set."""
@@ -186,8 +186,7 @@ def analyze(
     (True, 0.556)
     """
     start = time.perf_counter()
-    if isinstance(work_limit, bool) or not isinstance(work_limit, int | np.integer) or work_limit < 1:
-        raise InputError(f"work_limit must be a whole number of at least 1, got {work_limit!r}")
+    whole("work_limit", work_limit, 1, most=None)
     pool.count(threads)
     room = budget(memory)
     data = Interactions.of(data)
@@ -244,13 +243,3 @@ def compare(
             for name, each in data.items()
         ]
     )
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return value

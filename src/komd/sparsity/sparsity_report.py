@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from komd.matrix.cost import seconds
 from komd.matrix.density import percent
 from komd.memory import readable
+from komd.plain_text import printable
 from komd.sparsity.longtail import Tail
 from komd.sparsity.verdict import about_tail
 
@@ -25,7 +26,7 @@ TAILS = ("tail", "least", "median", "most", "Gini", "top 1 %", "top 10 %", "slop
 def cells(found: Analysis) -> list[str]:
     """A line of the table of densities."""
     return [
-        _plain(found.name),
+        printable(found.name),
         f"{found.users:,}",
         f"{found.items:,}",
         f"{found.pairs:,}",
@@ -87,7 +88,7 @@ def cost_rows(found: Analysis) -> list[list[str]]:
 def text(found: Analysis) -> str:
     """One data set in plain text."""
     lines = [
-        f"{_plain(found.name)}: {found.users:,} users × {found.items:,} items, {found.pairs:,} pairs",
+        f"{printable(found.name)}: {found.users:,} users × {found.items:,} items, {found.pairs:,} pairs",
         "",
         f"density of R   {percent(found.density)}",
         f"density of K   {found.kernel}",
@@ -184,9 +185,5 @@ def _aligned(rows: list[list[str]]) -> list[str]:
     ]
 
 
-def _plain(value: str) -> str:
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
-
-
 def _cell(value: str) -> str:
-    return _plain(value).replace("|", "\\|")
+    return printable(value).replace("|", "\\|")

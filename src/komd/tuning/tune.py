@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from komd.checks import whole
 from komd.data import split
-from komd.data.arguments import is_count
 from komd.data.interactions import Interactions
 from komd.engine.recommender import Recommender
 from komd.errors import InputError, KomdError
@@ -101,12 +101,11 @@ def tune(
     if len(wanted) != 1:
         raise InputError(f"metric must be one measure, got {metric!r}")
     limit = in_seconds(budget)
-    if trials is not None and not is_count(trials, 1):
-        raise InputError(f"trials must be a whole number of at least 1, got {trials!r}")
-    if not is_count(rounds, 1) or rounds > folds:
-        raise InputError(f"rounds must be a whole number from 1 to the number of folds ({folds}), got {rounds!r}")
-    if isinstance(rng, bool) or not isinstance(rng, (int, np.integer)):
-        raise InputError(f"rng must be a whole number, so that a search can be resumed, got {rng!r}")
+    if trials is not None:
+        whole("trials", trials, 1)
+    if whole("rounds", rounds, 1) > folds:
+        raise InputError(f"rounds must not outnumber the folds, got {rounds} rounds of {folds} folds")
+    whole("rng", rng, 0, most=None)  # not a Generator: a search must be able to resume
     interactions = Interactions.of(data)
     if held_out is not None:
         _refuse_leak(interactions, Interactions.of(held_out))

@@ -9,6 +9,7 @@ from typing import Any
 
 from komd.engine.recommender import Recommender
 from komd.errors import InputError, install
+from komd.files import write_text
 from komd.models.registry import model_from_text
 from komd.svg import FIRST, INK, SECOND, available, standalone
 
@@ -117,7 +118,8 @@ class Tuning:
         if not available():
             raise InputError(f"plots need matplotlib: {install('plots')}")
         names = list(dict.fromkeys(name for trial in self.trials for name in trial.params))
-        target.write_text(standalone(lambda figure: self._draw(figure, names), 9.0, 3.2 + 2.6 * -(-len(names) // 3)))
+        height = 3.2 + 2.6 * -(-len(names) // 3)
+        write_text(target, standalone(lambda figure: self._draw(figure, names), 9.0, height))
         return target
 
     def _draw(self, figure: Any, names: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Arguments that several functions take: a source of chance, numbers and their bounds."""
+"""Checks of arguments: numbers and their bounds, one of several words, a seed or generator of random numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from komd.errors import InputError
 
-__all__ = ["at_least", "generator", "is_count", "whole"]
+__all__ = ["at_least", "generator", "one_of", "whole"]
 
 # Beyond these no parameter means anything, and arithmetic in single precision or 32-bit integers would overflow.
 _LARGEST = 1e15
@@ -16,17 +16,12 @@ _LARGEST_COUNT = 2**31 - 1
 
 
 def generator(rng: int | np.random.Generator) -> np.random.Generator:
-    """The source of chance that a seed, or a Generator itself, stands for."""
+    """The generator of random numbers that a seed, or a Generator itself, stands for."""
     if isinstance(rng, np.random.Generator):
         return rng
     if isinstance(rng, bool) or not isinstance(rng, int | np.integer) or rng < 0:
-        raise InputError(f"rng must be a seed (a whole number of at least 0) or a numpy Generator, got {rng!r}")
+        raise InputError(f"rng must be a seed (a whole number >= 0) or a numpy Generator, got {rng!r}")
     return np.random.default_rng(int(rng))
-
-
-def is_count(value: object, least: int) -> bool:
-    """Whether `value` is a whole number of at least `least`."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
 
 
 def at_least(name: str, value: object, least: float, *, open_end: bool = False, most: float = _LARGEST) -> None:
@@ -49,17 +44,24 @@ def at_least(name: str, value: object, least: float, *, open_end: bool = False, 
         raise InputError(f"{name} must be <= {most:g}, got {_short(number)}")
 
 
-def whole(name: str, value: object, least: int, *, most: int | None = _LARGEST_COUNT) -> None:
-    """Refuse a parameter that is not a whole number from `least` up to `most` (None: no upper bound).
+def whole(name: str, value: object, least: int, *, most: int | None = _LARGEST_COUNT) -> int:
+    """The parameter as an int; refuses what is not a whole number from `least` up to `most` (None: no upper bound).
 
     >>> whole("factors", 2.5, 1)
     Traceback (most recent call last):
     komd.errors.InputError: factors must be a whole number >= 1, got 2.5
     """
-    if not is_count(value, least):
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise InputError(f"{name} must be a whole number >= {least}, got {value!r}")
-    if most is not None and value > most:  # type: ignore[operator]
+    if most is not None and value > most:
         raise InputError(f"{name} must be <= {most:,}, got {_short(value)}")
+    return int(value)
+
+
+def one_of(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Refuse a word that is not one of the choices."""
+    if value not in choices:
+        raise InputError(f"{name} must be {' or '.join(map(repr, choices))}, got {value!r}")
 
 
 def _short(value: object) -> str:
