@@ -6,8 +6,8 @@
 For each data set the first round of the paper's protocol (5 groups of users, `rng=0`) is cut off as the test. The tuner
 sees the training part alone (and refuses it if it holds a tested pair), and what it finds is fitted to that part and
 measured on the test users. One round, not five: a setting that was found on one round's training part has seen what the
-other rounds test. Work done is kept in `experiments/work/best/`; run again, it goes on where it stopped, and a longer
-budget goes on searching from what was tried. The page is `docs/results/accuracy.md`.
+other rounds test. Results are kept in `experiments/work/best/`: rerun to resume; a larger budget continues the search.
+The page is `docs/results/accuracy.md`.
 """
 
 from __future__ import annotations
@@ -163,19 +163,19 @@ best of its column; *italic*: tied with it (paired t-test over test users, Holm'
 `CFKOMD.recommended(train)`, chosen by a rule without any search ([rule.md](rule.md)). The rule, and the settings with
 which CF-KOMD's search begins, were chosen on inner folds of these training parts; rivals begin with their defaults.
 
-First, for each table below, the figure that was tuned for:
+First, for each table below, the measure that was tuned for:
 
 """
 
 BEHIND = """
-Where it is behind, and why, as far as we can tell:
+Where it is behind, and the likely reasons:
 
-- WRMF leads on the AUC of Book-Crossing. There most items were chosen by few people, who share little with a history,
-  and K says of them what few pairs say; factors of low rank give each item a direction from all that its people chose.
-  The prior orders such items by popularity alone, which is not enough where tastes are as far apart as there.
-- In the given order the halves of a history may differ in kind: LastFM's file lists a person's artists by plays, so
-  what was played least is tested. MSDW on LastFM and RP3β on MovieLens 1M lead there. Both let the item asked for
-  and the items of the history weigh differently with their popularity; a kernel is symmetric.
+- WRMF leads on the AUC of Book-Crossing. Most items there have few users, who share little with a history, so K has
+  little evidence about them; low-rank factors give each item a direction from everything its users chose. The prior
+  orders such items by popularity alone, which is not enough where tastes differ as much as there.
+- In the given order the two halves of a history may differ in kind: LastFM's file lists a user's artists by plays, so
+  the least played are tested. MSDW on LastFM and RP3β on MovieLens 1M lead there. Both let popularity weigh
+  differently on candidates and on items of the history; a kernel is symmetric.
 """
 
 

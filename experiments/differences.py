@@ -25,7 +25,7 @@ def cells(auc: Results, half: str, name: str | None = None) -> dict[tuple[str, s
 
 
 def summary(auc: Results) -> str:
-    """How the whole table compares, in a few lines."""
+    """How the table compares, in a few lines."""
     lines = []
     for half in ("random", "given"):
         found = {cell: gap for cell, (_, gap) in cells(auc, half).items()}
@@ -106,8 +106,8 @@ def _netflix(name: str, results: Results) -> list[str]:
     return [
         f"The data is thinned: {size['pairs']:,} of about {printed.pairs:,} pairs "
         f"({100 * size['pairs'] / printed.pairs:.0f} %) of {size['users']:,} users instead of {printed.users:,}. "
-        "Everybody is known by half as much, so figures below the paper's are to be expected, and these cells test "
-        "the order of the methods more than their level."
+        "Histories are half as long, so figures below the paper's are to be expected; these cells test the order of "
+        "the methods more than their level."
     ]
 
 
@@ -134,7 +134,7 @@ def _ciao(name: str, results: Results) -> list[str]:
     rising = np.mean([each["rising"] for each in halves[half]])
     said.append(
         f"MSDW comes nearest to the paper with the {half} half and {tie_rules.READINGS[reading]}: "
-        f"{_against(found[near], msdw, name)}. That is one of the {len(found)} readings below, taken after the "
+        f"{_against(found[near], msdw, name)}. That is one of the {len(found)} readings below, chosen after the "
         "fact, and more were tried by hand on single rounds (lower number first, half by time, no global term): a "
         "guess at what was done, not a finding. Items are numbered in the order of the file "
         f"({100 * rising:.0f} % of a user's neighbouring rows rise), so a split in that order tests the higher "
@@ -166,8 +166,8 @@ def _ties(name: str, results: Results) -> list[str]:
             f"The tie rule: counting equal scores as wrong, the printed formula, moves MSDW α=0 by "
             f"{msdw['strict'] - msdw['half']:+.3f} and ECF-OMD by {ecf['strict'] - ecf['half']:+.3f} (random half). "
             "MSDW gives 0 to every item that shares no user with the history; ECF-OMD's global term tells most of them "
-            f"apart. {100 * cold:.1f} % of the tested pairs are with items that nobody has in training: no method can "
-            "rank those."
+            f"apart. {100 * cold:.1f} % of the tested pairs are with items that nobody chose in training: no method "
+            "can rank those."
         )
     return said
 
@@ -187,9 +187,9 @@ def _rivals(name: str, results: Results) -> list[str]:
     wrmf, crowd = (rows.get(label, {}).get("auc", [1.0])[0] for label in ("WRMF", "Popularity"))
     if wrmf < paper.AUC["WRMF"][name].mean - 5 * NEAR:
         said.append(
-            "WRMF's λ = 0.001 hardly holds 100 factors back"
+            "λ = 0.001 hardly regularizes WRMF's 100 factors"
             + (f": it ranks worse than popularity alone ({crowd:.3f}). " if wrmf < crowd < 1 else ". ")
-            + "LibRec's fared better with the same figures; we do not know what it did differently."
+            + "LibRec's does better with the same settings; we do not know what it does differently."
         )
     items = rows.get("BPR on items", {})
     if "auc" in items and "auc" in rows.get("BPR, tuned", {}) and "auc" in rows.get("ECF-OMD", {}):

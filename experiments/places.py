@@ -21,7 +21,7 @@ def data_folder() -> Path:
 
 
 def load(name: str) -> komd.Interactions | None:
-    """A data set by name; None, and a word about it, where it is absent."""
+    """A data set by name; None, and a message, where it is absent."""
     try:
         return komd.datasets.load(name, path=data_folder())
     except komd.InputError as error:
@@ -30,7 +30,7 @@ def load(name: str) -> komd.Interactions | None:
 
 
 def keep(name: str, results: dict[str, Any]) -> None:
-    """Write results to `experiments/work/<name>.json`, aside first, so that an interruption spoils nothing."""
+    """Write results to `experiments/work/<name>.json` by atomic replace."""
     WORK.mkdir(parents=True, exist_ok=True)
     aside = WORK / f"{name}.json.part"
     aside.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

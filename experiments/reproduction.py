@@ -21,7 +21,7 @@ PARTS = ("datasets", "density", "longtails", "auc", "tuning", "ties", "msd")
 
 
 def page(results: dict[str, dict[str, Any]], machine: str) -> str:
-    """The whole page; a part without results says how to get them."""
+    """The page; a part without results says how to get them."""
     sections = [_head(machine), _summary(results), _datasets(results), _auc(results), _ties(results), _times(results)]
     return "\n".join([*sections, _density(results), _longtails(results), _msd(results)])
 
@@ -30,8 +30,8 @@ def _head(machine: str) -> str:
     return f"""# The paper's experiments, run again
 
 Written by `python -m experiments` (or `make experiments`); every figure comes from that run, and the words about
-differences are made from the figures. [experiments/README.md](../../experiments/README.md) maps each table and figure
-to its command. `±` is the standard deviation over the rounds, ours as the paper's.
+differences are generated from the figures. [experiments/README.md](../../experiments/README.md) maps each table and
+figure to its command. `±` is the standard deviation over the rounds, in ours and in the paper's.
 
 Protocol, unless a table says otherwise: users in {table_auc.FOLDS} random groups (`rng={table_auc.SEED}`); in each
 round those of one group with at least 5 items give half of them to the test, all else trains. "Random half" draws
@@ -87,7 +87,7 @@ def _left(name: str) -> str:
 
 def _settings(results: dict[str, Any]) -> str:
     rows = [
-        [paper.TITLES[name], f"`{text}`" + (" **taken**" if score == max(scores.values()) else ""), f"{score:.4f}"]
+        [paper.TITLES[name], f"`{text}`" + (" **chosen**" if score == max(scores.values()) else ""), f"{score:.4f}"]
         for name, rivals in results["tuning"].items()
         for scores in rivals.values()
         for text, score in scores.items()
@@ -114,7 +114,7 @@ learning rate has no meaning for alternating least squares.{_edges(results["tuni
 
 
 def _edges(tuned: dict[str, Any]) -> str:
-    """Where the setting taken has the strongest regularization tried, a wider grid might do better: say so."""
+    """Where the chosen setting has the strongest regularization tried, a wider grid might do better: say so."""
     edge = []
     for name, rivals in tuned.items():
         for rival, scores in rivals.items():
@@ -134,7 +134,7 @@ def _ties(results: dict[str, Any]) -> str:
         "## Readings of the AUC on sparse data\n\n"
         "The printed formula counts equal scores as wrong. Code that sorts by score decides ties by whatever order\n"
         'the items had: "by item number" ranks the higher number first. "Known items only" leaves items that nobody\n'
-        "has in training out of both the test and the candidates.\n"
+        "chose in training out of both the test and the candidates.\n"
     ]
     for name, halves in results["ties"].items():
         for half, rounds in halves.items():
@@ -151,8 +151,7 @@ def _times(results: dict[str, Any]) -> str:
 ![Seconds to fit and rank one round, by method and data set](figures/times.svg)
 
 Medians over the rounds of the random half, on a logarithmic axis; the paper's figure is in minutes on a laptop of
-2012, with WRMF past 7 hours on Netflix and Ciao. Ranking is of the test users of one round, with all measures
-taken.
+2012, with WRMF past 7 hours on Netflix and Ciao. Ranking is of the test users of one round, including all measures.
 """
 
 
@@ -167,7 +166,7 @@ def _density(results: dict[str, Any]) -> str:
     return f"""## How full the kernel is
 
 {table_density.table(found)}
-K is counted exactly, by blocks of items. The paper's d(K) takes all users for equally active and is furthest off on
+K is counted exactly, by blocks of items. The paper's d(K) assumes equally active users and is furthest off on
 {paper.TITLES[furthest]}, {apart:.0f} times; the estimate that keeps the degrees of both sides is within {worst:.1f}
 times everywhere. Book-Crossing is a subset of active users (hence far denser than the paper's), Netflix is thinned,
 Delicious is 93 % of the full set, and MovieLens 1M stands in for 10M where that is absent.
@@ -207,14 +206,14 @@ def _msd(results: dict[str, Any]) -> str:
     best = {metric: max(found["rows"], key=lambda m: found["rows"][m][metric]) for metric in table_msd.METRICS}
     return f"""## MSD, a corner
 
-**This is not the challenge.** The paper trains on 48 million pairs of 1.2 million users; what is at hand is a
+**This is not the challenge.** The paper trains on 48 million pairs of 1.2 million users; available here is a
 corner with {train["pairs"]:,} pairs of {train["users"]:,} users (visible halves included) and {test["users"]:,}
 test users. The levels cannot be compared, only the order of the methods.
 
 {table_msd.table(found)}
 {100 * found["cold"]:.0f} % of the hidden pairs are with songs nobody in the corner has listened to, which no method
 can rank. Best mAP@500 here: {best["map@500"]} (the paper: MSDW); best AUC: {best["auc"]} (the paper: MSDW). MSDW
-leaves most of such a sparse corner tied at 0, which the tie rule of the last column shows. λ_p is the table's 0.1;
+leaves most items of such a sparse corner tied at 0, as the last column shows. λ_p is the table's 0.1;
 the paper's text says 0.01.
 """
 

@@ -1,11 +1,11 @@
-"""The evidence behind `CFKOMD.recommended`: a few settings on an inner fold of every data set, and what the rule takes.
+"""The evidence behind `CFKOMD.recommended`: a few settings on an inner fold of every data set.
 
     python -m experiments.rule                       # all data sets: some ten minutes on two cores
     python -m experiments.rule --sets filmtrust,ciao
 
-The first round's training part (5 groups of users, random half, `rng=0`) is cut as the tuner cuts it; its first inner
-fold judges. What the round tests is never looked at. Work done is kept in `experiments/work/rule.json`; the page is
-`docs/results/rule.md`.
+The training part of the first round (5 groups of users, random half, `rng=0`) is split as the tuner does; candidates
+are measured on the first inner fold. The test part of the round is never used. Results are kept in
+`experiments/work/rule.json`; the page is `docs/results/rule.md`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def measure(name: str, data: komd.Interactions, results: dict[str, Any]) -> None
     shop = _workshops(train, METRICS[0], 5, 1, "random", 0, True, None, None)[0]
     chosen, active = (int(np.count_nonzero(counts)) for counts in (shop.train.popularity, shop.train.activity))
     tried = results.setdefault(name, {})
-    tried["data"] = {"people an item": shop.train.pairs / chosen, "items a person": shop.train.pairs / active}
+    tried["data"] = {"users per item": shop.train.pairs / chosen, "items per user": shop.train.pairs / active}
     texts = {label: _sized(text, chosen) for label, text in CANDIDATES.items()}
     texts["the rule"] = komd.CFKOMD.recommended(shop.train).text
     for text in texts.values():
@@ -76,7 +76,7 @@ def write() -> None:
     lines = [HEAD]
     facts = [[name, *(f"{value:.1f}" for value in results[name]["data"].values())] for name in names]
     rules = [f"`{results['texts'][name]['the rule']}`" for name in names]
-    head = ["data", "people an item", "items a person", "the rule takes"]
+    head = ["data", "users per item", "items per user", "the rule chooses"]
     lines.append(markdown(head, [[*fact, rule] for fact, rule in zip(facts, rules, strict=True)]))
     for metric in METRICS:
         best = {name: max(results[name][text][metric] for text in results["texts"][name].values()) for name in names}
@@ -95,8 +95,8 @@ def _cell(value: float, best: bool) -> str:
 HEAD = """# What suits which data: the evidence behind `CFKOMD.recommended`
 
 Written by `python -m experiments.rule`. One inner fold of the training part of the paper's first round (random half,
-`rng=0`, ties one half); what that round tests is not looked at. γ = ½ throughout. Without μ: λ = 2, θ = 1 and no
-filter; with it λ = 1 and a ridge filter, exact up to 8,000 items and of rank 96 above. c is the prior's, with δ = ½.
+`rng=0`, ties one half); the test part of that round is never used. γ = ½ throughout. Without μ: λ = 2, θ = 1 and no
+filter; with μ: λ = 1 and a ridge filter, exact up to 8,000 items and of rank 96 above. c is the prior's, with δ = ½.
 **Bold**: the best of its column.
 
 """

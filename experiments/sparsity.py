@@ -16,7 +16,7 @@ Written by `python -m experiments.sparsity`; every figure comes from a run of it
 
 
 def page(tails: dict[str, Any], table: dict[str, Any], costs: dict[str, Any]) -> str:
-    """The whole page; a part without results says how to get them."""
+    """The page; a part without results says how to get them."""
     return "\n".join([HEAD, _tails(tails), _table(table), _costs(costs)])
 
 
@@ -31,8 +31,8 @@ def _tails(found: dict[str, Any]) -> str:
     first = {what: rows[0]["K"] for what, rows in found.items()}
     last = {what: rows[-1]["K"] for what, rows in found.items()}
     paper = found["items"][0]["d(K)"]
-    return f"""{head}Made-up data, always {sparsity_tails.USERS:,} users × {sparsity_tails.ITEMS:,} items with exactly
-{sparsity_tails.PAIRS:,} pairs; only one thing is changed at a time. Means over {sparsity_tails.SEEDS} seeds.
+    return f"""{head}Generated data, always {sparsity_tails.USERS:,} users × {sparsity_tails.ITEMS:,} items with exactly
+{sparsity_tails.PAIRS:,} pairs; one property is changed at a time. Means over {sparsity_tails.SEEDS} seeds.
 
 ![Density of K as one tail, or clustering, grows; counted, and by three formulas](figures/sparsity-tails.svg)
 
@@ -58,12 +58,12 @@ def _table(found: dict[str, Any]) -> str:
     return f"""{head}![Density of K on real data sets, with its estimates](figures/sparsity-densities.svg)
 
 {sparsity_table.table(found)}
-In brackets: estimate divided by truth. Where they miss it most:
+In brackets: estimate divided by truth. The largest errors:
 {", ".join(words)}.
-The sample was given 1/{sparsity_table.SAMPLE} of the looks of the full count, or 20 rows of each stratum where that is
-more; its interval is the 95 % one.
+The sample was given 1/{sparsity_table.SAMPLE} of the visits of the full count, or 20 rows of each stratum where that is
+more; the interval is the 95 % one.
 
-What multiplies the density: each tail, against equally popular items or equally active users; and what no tail
+By how much each tail multiplies the density, against equally popular items or equally active users; and what no tail
 explains, K against the saturating estimate (below one: tastes are clustered).
 
 {sparsity_table.effects_table(found)}"""
@@ -79,13 +79,13 @@ def _costs(found: dict[str, Any]) -> str:
         abs(row["bytes"][0] / row["bytes"][1] - 1) for held in found.values() for row in held.values() if row["bytes"]
     )
     return f"""{head}Bytes follow from m and the density: 4 m² dense, 8 for each non-zero sparse. Seconds are modelled
-as so much a look, an entry and a pair; how fast this machine is at them is found by building two small kernels
-(`matrix/cost.py`). Other work on the machine moves both sides of the comparison.
+as a time per visit, per entry and per pair; the speed of this machine is found by building two small kernels
+(`matrix/cost.py`). Other work on the machine affects both sides of the comparison.
 
 {sparsity_costs.table(found)}
 Bytes are within {max(0.1, 100 * bytes_):.1f} %, seconds within {apart:.2g} times. The Tanimoto kernel, the best of
 {sparsity_costs.REPEATS} builds; dense up to {sparsity_costs.DENSE:,} items. Streamed, K is computed twice: once for
-its sums, as fitting does, once in strips, as ranking does.
+its row sums, as in fitting, once in strips, as in ranking.
 """
 
 

@@ -1,7 +1,7 @@
 """Predicted against actual: bytes and seconds of K, dense, sparse and streamed, on data of different shapes.
 
-Streamed, K is read twice: for its sums, as fitting does, and in strips, as ranking does. What is kept is the pairs by
-item; a strip, whose size is the reader's choice, is not counted.
+Streamed, K is read twice: for its row sums, as in fitting, and in strips, as in ranking. Its bytes are the pairs by
+item; a strip, whose size the reader chooses, is not counted.
 """
 
 from __future__ import annotations

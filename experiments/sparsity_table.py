@@ -13,7 +13,7 @@ from komd.sparsity.analysis import Analysis, analyze
 
 DATA = ("delicious", "lastfm", "ciao", "msd", "filmtrust", "book-crossing", "netflix", "ml-100k", "ml-1m")
 NAMES = {"ml-100k": "MovieLens 100K", "netflix": "Netflix (half)", "msd": "MSD (a corner)"}
-SAMPLE = 10  # of the work of counting everything, one part in so many is spent on the sample
+SAMPLE = 10  # the sample may take this fraction (one part in …) of the work of a full count
 
 
 def title(name: str) -> str:

@@ -1,4 +1,4 @@
-"""One tail at a time: made-up data of fixed size and fixed density in which only one thing is changed.
+"""One tail at a time: generated data of fixed size and density in which one property is changed.
 
 Longer item tails should empty K, longer user tails should fill it (the paper's third contribution), and tastes, which
 no estimate from degrees can see, should empty it again. Writes docs/results/figures/sparsity-tails.svg.
@@ -36,8 +36,8 @@ SEEDS = 3
 def made(items: float = 0.0, users: float = 0.0, tastes: float = 0.0, *, seed: int = 0) -> komd.Interactions:
     """Data with these two tails and this clustering, always USERS × ITEMS with PAIRS pairs.
 
-    Everybody's items are drawn without replacement with probability by popularity; with clustering, items outside the
-    user's taste are wanted 1 − `tastes` times as much as if there were none, those inside as much more.
+    A user's items are drawn without replacement with probability proportional to popularity; with clustering, items
+    outside the user's taste weigh 1 − `tastes` times as much, those inside correspondingly more.
     """
     random = np.random.default_rng(seed)
     wanted = np.exp(users * random.standard_normal(USERS))
@@ -48,13 +48,13 @@ def made(items: float = 0.0, users: float = 0.0, tastes: float = 0.0, *, seed: i
     for v in range(USERS):
         own = taste == v % TASTES
         wish = weight * np.where(own, 1 - tastes + tastes * TASTES, max(1 - tastes, 1e-9))
-        keys = np.log(random.random(ITEMS)) / wish  # the largest: as if drawn one after another by these weights
+        keys = np.log(random.random(ITEMS)) / wish  # the largest keys: a draw without replacement by these weights
         chosen[v, np.argpartition(keys, -activity[v])[-activity[v] :]] = True
     return komd.Interactions.of(scipy.sparse.csr_array(chosen))
 
 
 def spread(wanted: np.ndarray[Any, Any], total: int, most: int) -> np.ndarray[Any, Any]:
-    """Whole numbers from 1 to `most`, in proportion to `wanted` as nearly as their sum being `total` allows."""
+    """Whole numbers from 1 to `most` that sum to `total`, as nearly in proportion to `wanted` as possible."""
     low, high = 0.0, float(total) * total / wanted.min() / len(wanted)
     for _ in range(200):
         middle = (low + high) / 2

@@ -1,7 +1,7 @@
 """Table "AUC results of our framework against state-of-the-art methods", for two ways to halve what a user chose.
 
 Every row of the paper with the paper's settings; WRMF and BPR once more with settings chosen by `tuning`; and three
-methods of today for context. Rounds done are kept in `experiments/work/auc/`: run again, it goes on where it stopped.
+methods of today for context. Finished rounds are kept in `experiments/work/auc/`: rerun to resume.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CONTEXT = {
 # BPR's criterion on items, other items drawn evenly as in BPR's own paper. Slow to fit, and like the tuned rivals,
 # which were tuned on the random half, for that half only.
 RANDOM_ONLY = {"BPR on items": "BPRKNN()"}
-# Context must not cost more than the matter: EASE inverts a matrix of 16,121² for minutes a round, BPRKNN is as slow.
+# Too slow for context only: EASE inverts a matrix of 16,121² for minutes a round, BPRKNN takes as long.
 LEFT_OUT = {("ciao", "EASE"), ("netflix", "BPR on items")}
 
 

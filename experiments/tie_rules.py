@@ -1,10 +1,10 @@
-"""Readings of the AUC where data is sparse: why FilmTrust and Ciao differ from the paper, or do not.
+"""Readings of the AUC on sparse data: whether they explain why FilmTrust and Ciao differ from the paper.
 
 half      equal scores count one half (komd's rule, and that of docs/results/reproduction.md elsewhere)
 strict    equal scores count as wrong (the paper's printed formula)
-numbered  equal scores are ranked by the number of the item, higher first (what sorting by score and turning the
-          list round does; the other way round gives 2 · half − numbered)
-known     as `half`, but only items that somebody has in training stand in the test and among the candidates
+numbered  equal scores are ranked by the number of the item, higher first (what sorting by score and reversing
+          the list does; the opposite order gives 2 · half − numbered)
+known     as `half`, but only items chosen by some user in training are tested or are candidates
 """
 
 from __future__ import annotations

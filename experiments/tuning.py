@@ -1,7 +1,7 @@
-"""Rivals deserve their best: settings of WRMF and BPR chosen lightly, without a look at what is tested.
+"""Settings of WRMF and BPR from a small grid, chosen without the test pairs.
 
 For each data set the training part of the first round (random half, seed 0) is itself cut by the same protocol (seed
-1), and the setting of a small grid with the best AUC on that inner test is taken for all rounds and both halves.
+1), and the setting of a small grid with the best AUC on that inner test is used for all rounds and both halves.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def grids(pairs: int) -> dict[str, list[str]]:
 
 
 def tuned(name: str, data: komd.Interactions) -> dict[str, str]:
-    """WRMF and BPR → the text of the setting chosen for this data set. What was tried is kept as it comes."""
+    """WRMF and BPR → the text of the setting chosen for this data set. Every result is kept at once."""
     results = kept("tuning")
     tried: dict[str, dict[str, float]] = results.setdefault(name, {})
     inner: tuple[komd.Interactions, komd.Interactions] | None = None

@@ -1,4 +1,4 @@
-"""`experiments.best` from end to end on made-up data: tuned inside the training part, tested once, shown as is."""
+"""`experiments.best` from end to end on generated data: tuned inside the training part, tested once, shown as is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The experiments: the paper's figures as printed, the page from made-up results, and one small run from end to end."""
+"""The experiments: the paper's figures as printed, the page from invented results, and a small run from end to end."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_every_row_of_the_paper_is_run_and_can_be_made():
         komd.model_from_text(text)
 
 
-def made_up(shift=0.0):
+def invented(shift=0.0):
     """Results in the shape the experiments keep, ours being the paper's figures and `shift` more."""
     auc = {
         data: {
@@ -121,11 +121,11 @@ def made_up(shift=0.0):
 
 
 def test_the_page_shows_paper_ours_and_difference():
-    page = reproduction.page(made_up(0.02), "a machine")
+    page = reproduction.page(invented(0.02), "a machine")
     assert "| ECF-OMD | 0.895 ± 0.0003 | 0.915 ± 0.0020 | +0.020 | 0.500 | 0.915 ± 0.0020 | +0.020 | 0.500 |" in page
     assert "| **0.915** ± 0.0020 | +0.020 |" in page
     assert "0 of 52 cells lie within 0.01 of the paper, 52 above, 0 below" in page
-    assert "`WRMF(factors=8)` **taken** | 0.9000" in page
+    assert "`WRMF(factors=8)` **chosen** | 0.9000" in page
     assert "moves MSDW α=0 by -0.150" in page
     assert "16.0 % of the tested pairs" in page
     assert "nearest to the paper with the random half and ties by item number: MSDW α=0 0.800 (0.824)" in page
@@ -137,7 +137,7 @@ def test_the_page_shows_paper_ours_and_difference():
 
 
 def test_the_page_says_where_ours_is_worse():
-    results = made_up()
+    results = invented()
     results["auc"]["ciao"]["random"]["MSDW α=0"]["auc"][0] -= 0.1
     results["auc"]["filmtrust"]["given"]["WRMF"] = {"text": "WRMF()", "failed": "took longer than 600 s"}
     summary = differences.summary(results["auc"])
@@ -244,7 +244,7 @@ def test_one_tail_at_a_time_keeps_the_size(monkeypatch):
 
 
 def test_the_sparsity_page(elsewhere, monkeypatch, small):
-    """All its parts, with made-up data in place of every real set; without results it says what to run."""
+    """All its parts, with generated data in place of every real set; without results it says what to run."""
     empty = sparsity.page({}, {}, {})
     for module in ("sparsity_tails", "sparsity_table", "sparsity_costs"):
         assert f"`python -m experiments.{module}`" in empty

@@ -1,4 +1,4 @@
-"""`experiments.rule` from end to end on made-up data: what stands on the page is what was measured."""
+"""`experiments.rule` from end to end on generated data: the page shows what was measured."""
 
 from __future__ import annotations
 
