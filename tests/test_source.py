@@ -46,7 +46,7 @@ _TO_DO: dict[str, set[str]] = {
         "tuning/inner_fold.py",
     },
     "module names": set(),
-    "class names": {"Problem", "Choice", "Columns", "Table", "Recommendations", "Busy", "Search", "Asked"},
+    "class names": {"Choice", "Columns", "Table", "Asked"},
     "kinds of matrices": {
         "engine/item_based.py",
         "engine/kernel_based.py",

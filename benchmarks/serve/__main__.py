@@ -16,7 +16,7 @@ import pyarrow as pa
 import komd
 from benchmarks.measure import ROOT, machine, movielens
 from benchmarks.serve.load import Service, load
-from komd.serve.name_search import Search
+from komd.serve.name_search import NameIndex
 
 HERE = Path(__file__).parent
 PAGE = ROOT / "docs" / "results" / "latency.md"
@@ -157,7 +157,7 @@ def search(names: int = 400_000, queries: int = 300) -> dict[str, float]:
     drawn = rng.zipf(1.2, size=(names, 3)) % len(words)
     named = pa.array([" ".join(words[k] for k in row) for row in drawn.tolist()])
     start = time.perf_counter()
-    index = Search(named)
+    index = NameIndex(named)
     made = time.perf_counter() - start
     taken = []
     for k in rng.integers(names, size=queries).tolist():

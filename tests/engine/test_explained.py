@@ -10,8 +10,8 @@ import pytest
 
 import komd
 from komd.models.registry import MODELS
-from komd.serve.item_names import Names
-from komd.serve.model_snapshot import Shelf
+from komd.serve.item_names import ItemNames
+from komd.serve.model_snapshot import ModelSnapshot
 
 N = 20
 STAGES = [
@@ -49,12 +49,12 @@ def fitted(model, data):
 @pytest.mark.parametrize("model", VARIANTS + OTHERS, ids=repr)
 def test_served_reasons_and_explanations_sum_to_the_score(model, data):
     model = fitted(model, data)
-    shelf = Shelf(model, "1", Names.of(model.catalogue, None))
+    snapshot = ModelSnapshot(model, "1", ItemNames.of(model.catalogue, None))
     rows = model.catalogue.histories
     users = [0, 7, 31, 88]
     lists = model.recommend([data.users[u] for u in users], n=N).to_arrow().to_pylist()
     histories = [rows.indices[rows.indptr[u] : rows.indptr[u + 1]] for u in users]
-    served = shelf.recommend(histories, n=N, reasons=3)
+    served = snapshot.recommend(histories, n=N, reasons=3)
     for u, history, one in zip(users, histories, served, strict=True):
         mine = [row for row in lists if row["user_id"] == data.users[u]]
         assert model.catalogue.item_ids(one.items).to_pylist() == [row["item_id"] for row in mine]

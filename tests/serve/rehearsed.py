@@ -9,7 +9,7 @@ import uvicorn  # noqa: F401
 
 import komd.serve.app
 import komd.serve.connections  # noqa: F401
-from komd.serve.hot_reload import Live
+from komd.serve.hot_reload import ModelWatcher
 
 if "KOMD_REHEARSED" in os.environ:
-    Live(Path(os.environ["KOMD_REHEARSED"]))
+    ModelWatcher(Path(os.environ["KOMD_REHEARSED"]))

@@ -147,7 +147,7 @@ def test_every_model_can_be_served(name, shop, settings, serving, tmp_path, smal
     assert [row["item_id"] for row in near] == model.similar_items([history[0]], n=4).items(history[0])
 
 
-# ---- people ---------------------------------------------------------------------------------------------------
+# ---- users ----------------------------------------------------------------------------------------------------
 
 
 def test_events_are_part_of_the_next_answer(running, model):
@@ -254,7 +254,7 @@ def test_ids_of_any_text(running):
 
 @pytest.mark.parametrize("held", [0, 50_000])
 def test_integer_ids(serving, settings, shop, monkeypatch, held):
-    monkeypatch.setattr("komd.serve.model_snapshot._HELD", held)  # many items are looked up in another way than few
+    monkeypatch.setattr("komd.serve.model_snapshot._CACHED", held)  # many items are looked up in another way than few
     service = serving(replace(settings, model=shop / "numbers.komd"))
     model = komd.load(shop / "numbers.komd")
     expected = [(str(item), score) for item, score in library(model, [3, 10, 17], n=10)]
@@ -264,14 +264,14 @@ def test_integer_ids(serving, settings, shop, monkeypatch, held):
     assert answer["unknown_items"] == ["03", "3.0", " 3", "4", "x", str(10**18)]
     service.post("/v1/events", {"events": [{"user_id": 20, "item_id": 3}, {"user_id": "020", "item_id": 3}]})
     assert len(service.get("/v1/users/20")["items"]) > 1
-    assert len(service.get("/v1/users/020")["items"]) == 1  # another person
+    assert len(service.get("/v1/users/020")["items"]) == 1  # another user
     assert service.get("/v1/users", prefix="11")["users"] == ["110", "1100", "1110", *map(str, range(1120, 1200, 10))]
     assert service.get("/v1/items/3")["name"] == "3"
     service.get("/v1/items/03", 404)
 
 
 def test_many_items_are_looked_up_as_few_are(shop, running, serving, settings, monkeypatch):
-    monkeypatch.setattr("komd.serve.model_snapshot._HELD", 0)
+    monkeypatch.setattr("komd.serve.model_snapshot._CACHED", 0)
     many = serving(settings)
     items = [item["item_id"] for item in many.get("/v1/items", n=20)["items"]]
     for ask in (

@@ -13,20 +13,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from komd.errors import InputError
-from komd.serve.event_store import Events, StoreError
+from komd.serve.event_store import EventStore, StoreError
 
 pytestmark = pytest.mark.xdist_group("store")
 
 
 @pytest.fixture
 def events(store):
-    opened = Events(store)
+    opened = EventStore(store)
     yield opened
     opened.close()
 
 
 def items(events, user):
-    return [item for item, _ in events.person(user).events]
+    return [item for item, _ in events.history(user).events]
 
 
 def test_a_pair_is_kept_once(events):
@@ -35,7 +35,7 @@ def test_a_pair_is_kept_once(events):
     assert events.add([]).result() == 0
     assert sorted(items(events, "ana")) == ["i1", "i2", "i3"]
     assert items(events, "bo") == ["i1"]
-    assert events.person("cy").events == [] and not events.person("cy").forgotten
+    assert events.history("cy").events == [] and not events.history("cy").forgotten
 
 
 def test_histories_are_in_the_order_they_came(events):
@@ -43,15 +43,15 @@ def test_histories_are_in_the_order_they_came(events):
         events.add([("ana", item)]).result()
         threading.Event().wait(0.003)
     assert items(events, "ana") == ["z", "m", "a"]
-    assert [item for item, _ in events.person("ana", newest=2).events] == ["m", "a"]
+    assert [item for item, _ in events.history("ana", newest=2).events] == ["m", "a"]
 
 
 def test_forgetting_is_whole_and_leaves_no_id(events, store):
     events.add([("ana-secret", "i1"), ("bo", "i1")]).result()
     assert events.forget("ana-secret").result() == 1
-    assert events.person("ana-secret") == ([], True)
+    assert events.history("ana-secret") == ([], True)
     assert events.forget("ana-secret").result() == 0
-    assert items(events, "bo") == ["i1"] and not events.person("bo").forgotten
+    assert items(events, "bo") == ["i1"] and not events.history("bo").forgotten
     assert events.among_forgotten(["ana-secret", "bo"]) == {"ana-secret"}
     assert events.users("", 10) == ["bo"]
     with events._engine.connect() as connection:
@@ -59,20 +59,20 @@ def test_forgetting_is_whole_and_leaves_no_id(events, store):
         held = repr([connection.execute(table.select()).all() for table in tables])
     assert "secret" not in held
     events.add([("ana-secret", "i9")]).result()  # someone who comes back begins anew
-    assert items(events, "ana-secret") == ["i9"] and events.person("ana-secret").forgotten
+    assert items(events, "ana-secret") == ["i9"] and events.history("ana-secret").forgotten
 
 
 def test_what_was_answered_is_there_for_another_process(events, store):
     events.add([("ana", "i1")]).result()
     events.forget("bo").result()
-    again = Events(store)
+    again = EventStore(store)
     assert items(again, "ana") == ["i1"]
-    assert again.person("bo").forgotten  # the key of the marks is the store's, not the process's
+    assert again.history("bo").forgotten  # the key of the marks is the store's, not the process's
     again.close()
 
 
 def test_many_writers_at_once_lose_nothing(events, store):
-    other = Events(store)
+    other = EventStore(store)
     pairs = [[(f"u{k % 7}", f"i{k % 13}-{j}") for j in range(5)] for k in range(120)]
     with ThreadPoolExecutor(8) as threads:
         done = list(threads.map(lambda k: (events, other)[k % 2].add(reversed(pairs[k])).result(), range(len(pairs))))
@@ -84,7 +84,7 @@ def test_many_writers_at_once_lose_nothing(events, store):
 
 
 def test_forgetting_beside_writing(events, store):
-    other = Events(store)
+    other = EventStore(store)
     with ThreadPoolExecutor(4) as threads:
         work = [threads.submit(lambda k=k: events.add([("ana", f"i{k}"), ("bo", f"i{k}")]).result()) for k in range(60)]
         work += [threads.submit(lambda: other.forget("ana").result()) for _ in range(10)]
@@ -117,7 +117,7 @@ def test_users_by_beginning_are_in_order_of_their_letters(events):
 
 
 def test_closed_means_closed(store):
-    events = Events(store)
+    events = EventStore(store)
     written = events.add([("ana", "i1")])
     events.close()
     assert written.result() == 1
@@ -128,7 +128,7 @@ def test_closed_means_closed(store):
 
 def test_sqlite_is_durable_and_private(tmp_path):
     file = tmp_path / "e.db"
-    events = Events(f"sqlite:///{file}")
+    events = EventStore(f"sqlite:///{file}")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     with events._engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
@@ -137,7 +137,7 @@ def test_sqlite_is_durable_and_private(tmp_path):
 
 
 def test_postgresql_waits_for_the_disk(postgresql):
-    events = Events(postgresql)
+    events = EventStore(postgresql)
     with events._engine.connect() as connection:
         assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
     events.close()
@@ -155,36 +155,36 @@ def test_postgresql_waits_for_the_disk(postgresql):
 )
 def test_bad_addresses(url, words):
     with pytest.raises(InputError, match=words):
-        Events(url)
+        EventStore(url)
 
 
 def test_a_store_that_is_none(tmp_path):
     file = tmp_path / "e.db"
     file.write_text("this is no database, it is a letter to my aunt " * 50)
     with pytest.raises(StoreError, match="cannot be used: file is not a database"):
-        Events(f"sqlite:///{file}")
+        EventStore(f"sqlite:///{file}")
     with pytest.raises(StoreError, match="cannot be used"):
-        Events("postgresql://nobody:hunter2@127.0.0.1:1/none")
+        EventStore("postgresql://nobody:hunter2@127.0.0.1:1/none")
 
 
 def test_a_store_of_another_format(tmp_path):
     file = tmp_path / "e.db"
-    Events(f"sqlite:///{file}").close()
+    EventStore(f"sqlite:///{file}").close()
     with sqlite3.connect(file) as connection:
         connection.execute("UPDATE komd_settings SET value = '9' WHERE name = 'format'")
     with pytest.raises(StoreError, match="is of format 9"):
-        Events(f"sqlite:///{file}")
+        EventStore(f"sqlite:///{file}")
 
 
 def test_passwords_and_ids_stay_out_of_messages(tmp_path):
     with pytest.raises(StoreError) as raised:
-        Events("postgresql://nobody:hunter2@127.0.0.1:1/none")
+        EventStore("postgresql://nobody:hunter2@127.0.0.1:1/none")
     assert "hunter2" not in str(raised.value)
     file = tmp_path / "e.db"
-    events = Events(f"sqlite:///{file}")
+    events = EventStore(f"sqlite:///{file}")
     with sqlite3.connect(file) as connection:
         connection.execute("DROP TABLE komd_events")
-    for attempt in (lambda: events.person("ana-secret"), lambda: events.add([("ana-secret", "i")]).result()):
+    for attempt in (lambda: events.history("ana-secret"), lambda: events.add([("ana-secret", "i")]).result()):
         with pytest.raises(StoreError) as raised:
             attempt()
         assert "secret" not in str(raised.value)

@@ -13,12 +13,12 @@ import pytest
 
 import komd
 from komd.errors import ModelFileError
-from komd.serve.hot_reload import Live
+from komd.serve.hot_reload import ModelWatcher
 
 
 @pytest.fixture
 def folder(shop, tmp_path):
-    return shutil.copytree(shop / "shop.komd", tmp_path / "live.komd")
+    return shutil.copytree(shop / "shop.komd", tmp_path / "watcher.komd")
 
 
 def other_data():
@@ -136,49 +136,49 @@ def test_a_broken_model_is_refused_and_the_old_one_stays(settings, serving, fold
 
 def test_what_cannot_be_served_does_not_start(folder, tmp_path):
     with pytest.raises(ModelFileError, match="no model at"):
-        Live(tmp_path / "none.komd")
+        ModelWatcher(tmp_path / "none.komd")
     stranger_to_strangers(folder)
     with pytest.raises(ModelFileError):
-        Live(folder)
+        ModelWatcher(folder)
 
 
 def test_people_without_strangers_are_not_served(tmp_path, small):
     pytest.importorskip("implicit")
     komd.BPR(factors=2, iterations=1).fit(small).save(tmp_path / "bpr.komd")
-    with pytest.raises(ModelFileError, match="BPR serves only the people it was fitted on"):
-        Live(tmp_path / "bpr.komd")
+    with pytest.raises(ModelFileError, match="BPR serves only the users it was fitted on"):
+        ModelWatcher(tmp_path / "bpr.komd")
 
 
 def test_the_same_model_again_is_not_loaded_again(folder):
-    live = Live(folder)
+    watcher = ModelWatcher(folder)
     komd.load(folder).save(folder)  # the same bytes in new files
-    assert not live.refresh() and live.taken == 0
-    live.reload()  # but when told
-    assert live.taken == 1
+    assert not watcher.refresh() and watcher.reloads == 0
+    watcher.reload()  # but when told
+    assert watcher.reloads == 1
 
 
-def test_a_link_that_is_turned(shop, tmp_path):
+def test_a_link_that_is_changed(shop, tmp_path):
     link = tmp_path / "current.komd"
     link.symlink_to(shop / "shop.komd")
-    live = Live(link)
-    assert not live.refresh()
-    old = live.current
+    watcher = ModelWatcher(link)
+    assert not watcher.refresh()
+    old = watcher.current
     link.unlink()
     link.symlink_to(shop / "numbers.komd")
-    assert live.refresh() and live.current is not old and live.taken == 1
-    assert not live.refresh()
+    assert watcher.refresh() and watcher.current is not old and watcher.reloads == 1
+    assert not watcher.refresh()
 
 
-def test_new_names_are_taken_up(shop, tmp_path):
+def test_new_names_are_loaded(shop, tmp_path):
     names = shutil.copy(shop / "names.tsv", tmp_path / "names.tsv")
-    live = Live(shop / "numbers.komd", names)
-    search = live.current.search
-    live.reload()
-    assert live.current.search is search  # nothing changed: the index is kept
+    watcher = ModelWatcher(shop / "numbers.komd", names)
+    index = watcher.current.name_index
+    watcher.reload()
+    assert watcher.current.name_index is index  # nothing changed: the index is kept
     names.write_text("id\tname\n10\tAnother Name Altogether\n")
-    assert live.refresh()
-    number = int(live.current.item_numbers(["10"])[0])
-    assert live.current.search.find("altogether", 5).tolist() == [number]
+    assert watcher.refresh()
+    number = int(watcher.current.item_numbers(["10"])[0])
+    assert watcher.current.name_index.find("altogether", 5).tolist() == [number]
     names.write_text("id\n")
-    assert not live.refresh() and live.refused == 1
-    assert live.current.names.name(number) == "Another Name Altogether"
+    assert not watcher.refresh() and watcher.refusals == 1
+    assert watcher.current.names.name(number) == "Another Name Altogether"

@@ -1,4 +1,4 @@
-"""Items by name: against a search that looks at every name, and what a person would expect."""
+"""Items by name: against a search that looks at every name, and what a reader would expect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from komd.errors import InputError
 from komd.serve.item_names import read_names
-from komd.serve.name_search import Search, _distances, _letters
+from komd.serve.name_search import NameIndex, _distances, _letters
 
 
 def plain_words(text):
@@ -51,7 +51,7 @@ NAMES = st.lists(st.lists(WORD, max_size=3).map(" ".join), min_size=1, max_size=
 @given(NAMES, st.lists(WORD, min_size=1, max_size=2).map(" ".join))
 @settings(max_examples=150, deadline=None)
 def test_beginnings_are_all_found_and_come_first(names, query):
-    found = Search(pa.array(names)).find(query, 100).tolist()
+    found = NameIndex(pa.array(names)).find(query, 100).tolist()
     expected = prefix_twin(names, query)
     assert set(found[: len(expected)]) == expected
     assert len(found) == len(set(found))
@@ -98,11 +98,11 @@ NAMED = [
     ],
 )
 def test_what_people_type(query, expected):
-    assert Search(pa.array(NAMED)).find(query, 10).tolist()[: len(expected) or 10] == expected
+    assert NameIndex(pa.array(NAMED)).find(query, 10).tolist()[: len(expected) or 10] == expected
 
 
 def test_n_is_a_limit_and_popularity_decides():
-    search = Search(pa.array([f"song {k}" for k in range(1000)]))
+    search = NameIndex(pa.array([f"song {k}" for k in range(1000)]))
     assert search.find("song", 5).tolist() == [0, 1, 2, 3, 4]
     assert search.find("sogn", 5).tolist() == [0, 1, 2, 3, 4]
     assert search.find("song 77", 3).tolist() == [77, 770, 771]
@@ -110,7 +110,7 @@ def test_n_is_a_limit_and_popularity_decides():
 
 def test_nothing_to_search():
     for names in ([], ["", "--"]):
-        assert Search(pa.array(names, pa.string())).find("a", 5).tolist() == []
+        assert NameIndex(pa.array(names, pa.string())).find("a", 5).tolist() == []
 
 
 def test_through_the_service(serving, settings, shop):

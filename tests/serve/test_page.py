@@ -1,4 +1,4 @@
-"""The page in a real browser: what a person does, what they see, and that nobody is shut out."""
+"""The page in a real browser: what a visitor does and sees, with keyboard, screen reader and small screens."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def item(service, name):
 def test_search_add_reasons_remove(page, service):
     assert page.locator("#list-title").inner_text() == "Most popular"
     known = service.get("/v1/items", n=40)["items"][12]
-    slip = known["name"][:3] + known["name"][4:]  # a letter is missing
-    first = pick(page, slip, known["name"])
+    typo = known["name"][:3] + known["name"][4:]  # a letter is missing
+    first = pick(page, typo, known["name"])
     assert first == known["name"]
     other = service.get("/v1/items", n=40)["items"][25]
     second = pick(page, other["name"])
@@ -186,11 +186,11 @@ def test_history_survives_reloading(page, service):
     assert names(page) == listed
 
 
-def test_a_known_person_similar_items_and_rare_ones(page, service):
+def test_a_known_user_similar_items_and_rare_ones(page, service):
     page.locator("#known summary").click()
-    page.get_by_label("Id of a known person").fill("12")
-    page.locator("#people-list [role=option]", has_text="120").first.wait_for()
-    page.locator("#people-list [role=option]").get_by_text("120", exact=True).click()
+    page.get_by_label("Id of a known user").fill("12")
+    page.locator("#users-list [role=option]", has_text="120").first.wait_for()
+    page.locator("#users-list [role=option]").get_by_text("120", exact=True).click()
     held = [entry["item_id"] for entry in service.get("/v1/users/120")["items"]]
     holds(page, "n => document.querySelectorAll('#history li').length === n", arg=len(held))
     answer = service.post("/v1/recommend", {"user_id": "120"})

@@ -1,13 +1,14 @@
 """A saved model as an HTTP service: `komd serve`.
 
-    protocol.py   slow and endless requests end here, before anything is parsed
-    guard.py      who may ask, how much may be sent, what every answer carries
-    api.py        the addresses under /v1          schemas.py   what goes in and comes out
-    service.py    a person = the model's history + the store's, minus what was forgotten
-    live.py       the model in use, and how another takes its place
-    shelf.py      one model with its names: lists, reasons, similar items      search.py   items by name
-    events.py     live histories; databases.py     SQLite or PostgreSQL
+    connections.py      disconnects clients that send or read too slowly, before anything is parsed
+    access.py           who may ask, how much may be sent, headers of every response
+    api.py              the addresses under /v1             schemas.py        requests and responses as types
+    request_queue.py    the threads that do the work, each with a bounded queue
+    service.py          a user's history = the model's + the store's, unless forgotten
+    hot_reload.py       the model in use, and how another replaces it
+    model_snapshot.py   one model with its names: lists, reasons, similar items       name_search.py    items by name
+    event_store.py      live histories                      event_databases.py    SQLite or PostgreSQL
 
-A request takes the model once and keeps it to its end, so a new model may come in at any moment. Whatever solves,
-searches or waits for the database runs in threads; the event loop only reads and writes.
+A request takes one snapshot of the model and keeps it to its end, so a new model may be loaded at any moment. Whatever
+solves, searches or waits for the database runs in threads; the event loop only reads and writes.
 """

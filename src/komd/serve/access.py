@@ -1,8 +1,8 @@
-"""Who may ask, how much may be sent, and what every answer carries: one ASGI layer around the API.
+"""Who may ask, how much may be sent, and the headers of every response: one ASGI layer around the API.
 
-In order: the Host (against names that a hostile page makes point here), the Origin (against pages of other sites), the
-token, the length and the speed of the body. Whatever goes wrong behind it is a plain 500 and a line in the log that
-names no person.
+Checked in this order: the Host (against foreign names that resolve to this machine), the Origin (against pages of other
+sites), the token, the length and the speed of the body. An error inside the API is a plain 500 and a line in the log
+that names no user.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
-from komd.serve.prometheus import Metrics
+from komd.serve.prometheus import ServiceMetrics
 from komd.serve.serve_settings import Settings, is_loopback
 
-__all__ = ["HEADERS", "Guard", "decoded"]
+__all__ = ["HEADERS", "AccessControl", "decoded"]
 
 Message: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -45,13 +45,13 @@ HEADERS: list[tuple[bytes, bytes]] = [
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 ]
 _NO_STORE = (b"cache-control", b"no-store")
-_OPEN = ("/v1/health", "/v1/ready")  # for those who watch over the service; they tell nothing
-_NAMING = ("/v1/users/", "/v1/items/")  # an id may hold a slash: these paths are cut before they are decoded
-_DRAINED = 4  # times the limit that is read of a body too long, so that the client gets to see the answer
+_OPEN = ("/v1/health", "/v1/ready")  # for monitoring: need no token, reveal nothing
+_WITH_IDS = ("/v1/users/", "/v1/items/")  # an id may contain a slash: these paths are split before decoding
+_DRAINED = 4  # times the limit is read of a body that is too long, so that the client gets to read the response
 
 
 class Refused(Exception):
-    """A request that goes no further."""
+    """A request that does not reach the API."""
 
     def __init__(self, status: int, words: str, *headers: tuple[bytes, bytes]) -> None:
         super().__init__(words)
@@ -60,10 +60,10 @@ class Refused(Exception):
         self.headers = headers
 
 
-class Guard:
-    """The layer. `app` is only called for requests that may be answered, with their whole body."""
+class AccessControl:
+    """The layer. `app` is only called for requests that may be answered, with their complete body."""
 
-    def __init__(self, app: App, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, app: App, settings: Settings, metrics: ServiceMetrics) -> None:
         self._app = app
         self._settings = settings
         self.limits = settings.limits
@@ -82,7 +82,7 @@ class Guard:
         extra = self._cors(headers)
         status = 0
 
-        async def answer(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -92,27 +92,27 @@ class Guard:
             await send(message)
 
         try:
-            if scope["path"].startswith(_NAMING):
+            if scope["path"].startswith(_WITH_IDS):
                 scope["path"] = scope["raw_path"].decode("ascii")
-            if not await self._preflight(scope, headers, answer):
-                self._admit(scope, headers)
-                whole = await self._body(headers, receive)
-                await self._app(scope, whole, answer)
+            if not await self._preflight(scope, headers, send_with_headers):
+                self._authorize(scope, headers)
+                receive_body = await self._body(headers, receive)
+                await self._app(scope, receive_body, send_with_headers)
         except Refused as refused:
             closing = ((b"connection", b"close"),) if refused.status in (408, 413) else ()
-            await _problem(answer, refused.status, refused.words, *refused.headers, *closing)
+            await _send_error(send_with_headers, refused.status, refused.words, *refused.headers, *closing)
         except ConnectionError:
             status = status or 499  # the client went away
         except Exception as error:
-            self._complain(error)
+            self._log_error(error)
             if not status:
-                await _problem(answer, 500, "something went wrong here; the log has a line about it")
+                await _send_error(send_with_headers, 500, "something went wrong here; the log has a line about it")
         finally:
             self._count(scope, status, time.perf_counter() - start)
 
-    # ---- who --------------------------------------------------------------------------------------------------
+    # ---- who may ask ------------------------------------------------------------------------------------------
 
-    def _admit(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+    def _authorize(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         """Raise Refused unless this request may be answered."""
         host = headers.get(b"host", b"").decode("latin-1")
         if self._check_host and not is_loopback(_hostname(host)):
@@ -128,7 +128,7 @@ class Guard:
     def _check_token(self, given: bytes) -> None:
         kind, _, token = given.partition(b" ")
         digest = hashlib.sha256(token.strip()).digest()
-        # Every token is compared, each in constant time, so that time tells nothing about any.
+        # Every token is compared, each in constant time, so that the time reveals nothing about any.
         matches = [hmac.compare_digest(digest, known) for known in self._tokens]
         if not any(matches) or kind.lower() != b"bearer":
             raise Refused(401, "give a token: Authorization: Bearer …", (b"www-authenticate", b"Bearer"))
@@ -154,10 +154,10 @@ class Guard:
         await send({"type": "http.response.body", "body": b""})
         return True
 
-    # ---- how much ---------------------------------------------------------------------------------------------
+    # ---- how much may be sent ---------------------------------------------------------------------------------
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> Receive:
-        """The whole body, read within the limits, as something to receive it from."""
+        """The complete body, read within the limits, as something to receive it from."""
         declared = headers.get(b"content-length", b"")
         if not declared and b"transfer-encoding" not in headers:
             return receive
@@ -170,14 +170,14 @@ class Guard:
             raise Refused(413, f"a body has at most {self.limits.body:,} bytes")
         given = False
 
-        async def whole() -> Message:
+        async def receive_body() -> Message:
             nonlocal given
             if given:
                 return await receive()
             given = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        return whole
+        return receive_body
 
     async def _read(self, receive: Receive) -> bytes:
         parts: list[bytes] = []
@@ -193,7 +193,7 @@ class Guard:
             more = message.get("more_body", False)
         return b"".join(parts) if length <= self.limits.body else bytes(self.limits.body + 1)
 
-    # ---- afterwards -------------------------------------------------------------------------------------------
+    # ---- metrics and log --------------------------------------------------------------------------------------
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", None) or "other"
@@ -207,15 +207,15 @@ class Guard:
                 asked = repr(scope["path"] + ("?" + query if query else ""))
             log.info("%s %s %d %.1f ms", method, asked, status, 1000 * seconds)
 
-    def _complain(self, error: Exception) -> None:
-        """One line and where it happened; what an error says may name people, so it is left out unless asked for."""
+    def _log_error(self, error: Exception) -> None:
+        """One line and where it happened; the message may name users, so it is only logged with `log_ids`."""
         frames = "".join(traceback.format_tb(error.__traceback__))
         words = f": {error}" if self._settings.log_ids else ""
         log.error("%s%s\n%s", type(error).__name__, words, frames)
 
 
 def decoded(part: str) -> str:
-    """A piece of a path under /v1/users or /v1/items as it was meant.
+    """A part of a path under /v1/users or /v1/items, percent-decoded.
 
     >>> decoded("a%2Fb")
     'a/b'
@@ -233,7 +233,7 @@ def _hostname(host: str) -> str:
     return host.partition(":")[0].lower()
 
 
-async def _problem(send: Send, status: int, words: str, *headers: tuple[bytes, bytes]) -> None:
+async def _send_error(send: Send, status: int, words: str, *headers: tuple[bytes, bytes]) -> None:
     body = json.dumps({"detail": words}).encode()
     about = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *headers]
     await send({"type": "http.response.start", "status": status, "headers": about})

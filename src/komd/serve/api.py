@@ -12,105 +12,104 @@ from pydantic import BaseModel, BeforeValidator
 from komd.errors import KomdError
 from komd.serve.access import decoded
 from komd.serve.event_store import StoreError
-from komd.serve.prometheus import CONTENT_TYPE, Metrics
-from komd.serve.request_queue import Bench
+from komd.serve.prometheus import CONTENT_TYPE, ServiceMetrics
+from komd.serve.request_queue import RequestQueue
 from komd.serve.schemas import (
     LIMITS,
     Ask,
     Batch,
     BatchAnswer,
     Curve,
+    ErrorDetail,
     EventsKept,
     Forgotten,
     Health,
     Item,
     Items,
     Model,
-    People,
-    Person,
     PostedEvents,
-    Problem,
-    Recommendations,
+    RecommendationList,
     SimilarItems,
     Text,
+    UserHistory,
+    UserIds,
 )
 from komd.serve.service import Service
 
-__all__ = ["Benches", "add_routes", "problems"]
+__all__ = ["RequestQueues", "add_routes", "error_responses"]
 
-UserId = Annotated[Text, BeforeValidator(decoded), Path(description="Id of a person.")]
+UserId = Annotated[Text, BeforeValidator(decoded), Path(description="Id of a user.")]
 ItemId = Annotated[Text, BeforeValidator(decoded), Path(description="Id of an item.")]
 Length = Annotated[int, Query(ge=1, le=LIMITS.n, description="How many at most.")]
 Few = Annotated[int, Query(ge=1, le=100, description="How many at most.")]
-Beginning = Annotated[str, Query(max_length=LIMITS.identifier, pattern=r"^[^\x00]*$", description="How the ids begin.")]
+Prefix = Annotated[str, Query(max_length=LIMITS.identifier, pattern=r"^[^\x00]*$", description="Prefix of the ids.")]
 Typed = Annotated[str, Query(max_length=200, description="What was typed so far.")]
 
-_WORDS = {
+_DESCRIPTIONS = {
     400: "Not JSON",
     401: "No token, or a wrong one",
-    403: "A page of another site asks",
+    403: "The request comes from a page of another site",
     404: "Not known",
     408: "The body came too slowly",
     409: "The new model cannot be used; the old one stays",
     413: "The body is too long",
-    421: "Asked for by a name that is not this machine's",
-    422: "Something in the question is wrong, in words",
-    503: "The store or the threads are busy or away; try again",
+    421: "The Host is not a name of this machine",
+    422: "Something in the request is wrong, in words",
+    503: "The store or the threads are busy or not available; try again",
 }
 _ALWAYS = (401, 403, 421, 422, 503)
 
 
-def problems(*also: int) -> dict[int | str, dict[str, Any]]:
-    """What may go wrong with every request, and with some, for the description."""
-    return {code: {"model": Problem, "description": _WORDS[code]} for code in sorted({*_ALWAYS, *also})}
+def error_responses(*also: int) -> dict[int | str, dict[str, Any]]:
+    """The errors that every request may end with, and these, for the description."""
+    return {code: {"model": ErrorDetail, "description": _DESCRIPTIONS[code]} for code in sorted({*_ALWAYS, *also})}
 
 
 _BODY = (400, 408, 413)
 
 
-class Benches(NamedTuple):
-    """Where work is done, so that the short never waits behind the long, nor behind a database."""
+class RequestQueues(NamedTuple):
+    """Where work is done, so that short requests never wait for long ones, nor for the database."""
 
-    bench: Bench
-    """What only computes."""
-    desk: Bench
-    """What asks the store as well."""
-    bulk: Bench
-    """Many people at once."""
+    compute: RequestQueue
+    """Requests that only compute."""
+    store: RequestQueue
+    """Requests that read the store as well."""
+    batch: RequestQueue
+    """Requests for many users."""
 
 
 def _json(answer: BaseModel) -> Response:
-    """An answer as bytes; made in the thread that computed it."""
+    """A response as bytes; made in the thread that computed it."""
     return Response(answer.model_dump_json(), media_type="application/json")
 
 
-def add_routes(app: FastAPI, service: Service, benches: Benches, metrics: Metrics) -> None:
+def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: ServiceMetrics) -> None:
     """The API of a service. The routes are the application's own: a router in between costs a tenth of a request."""
-    bench, desk, bulk = benches
 
-    async def answer(place: Bench, work: Callable[[], BaseModel | None], missing: str = "") -> Response:
-        def whole() -> Response | None:
+    async def answer(queue: RequestQueue, work: Callable[[], BaseModel | None], missing: str = "") -> Response:
+        def work_to_json() -> Response | None:
             found = work()
             return None if found is None else _json(found)
 
-        made = await place.run(whole)
-        if made is None:
+        response = await queue.run(work_to_json)
+        if response is None:
             raise HTTPException(404, missing)
-        return made
+        return response
 
     # ---- recommending -----------------------------------------------------------------------------------------
 
-    @app.post("/v1/recommend", response_model=Recommendations, responses=problems(*_BODY), tags=["recommend"])
+    @app.post("/v1/recommend", response_model=RecommendationList, responses=error_responses(*_BODY), tags=["recommend"])
     async def recommend(ask: Ask) -> Response:
         """The best items for a user id or for a history."""
-        return await answer(bench if ask.user_id is None else desk, lambda: service.recommend(ask))
+        return await answer(queues.compute if ask.user_id is None else queues.store, lambda: service.recommend(ask))
 
-    @app.post("/v1/recommend/batch", response_model=BatchAnswer, responses=problems(*_BODY), tags=["recommend"])
+    @app.post("/v1/recommend/batch", response_model=BatchAnswer, responses=error_responses(*_BODY), tags=["recommend"])
     async def recommend_batch(batch: Batch) -> Response:
         """Several lists at once, by one model."""
-        return await answer(bulk, lambda: BatchAnswer(answers=service.recommend_all(batch.requests)))
+        return await answer(queues.batch, lambda: BatchAnswer(answers=service.recommend_all(batch.requests)))
 
-    @app.get("/v1/users/{user_id}/recommendations", response_model=Recommendations, tags=["recommend"])
+    @app.get("/v1/users/{user_id}/recommendations", response_model=RecommendationList, tags=["recommend"])
     async def recommend_user(
         user_id: UserId,
         n: Annotated[int, Query(ge=1, le=LIMITS.explained, description="Length of the list.")] = 10,
@@ -120,32 +119,32 @@ def add_routes(app: FastAPI, service: Service, benches: Benches, metrics: Metric
     ) -> Response:
         """The best items for a user id: the short form of /v1/recommend."""
         ask = Ask(user_id=user_id, n=n, exclude_seen=exclude_seen, explain=explain, exclude_low_rated=exclude_low_rated)
-        return await answer(desk, lambda: service.recommend(ask))
+        return await answer(queues.store, lambda: service.recommend(ask))
 
-    # ---- people -----------------------------------------------------------------------------------------------
+    # ---- users ------------------------------------------------------------------------------------------------
 
-    @app.post("/v1/events", response_model=EventsKept, responses=problems(*_BODY), tags=["people"])
+    @app.post("/v1/events", response_model=EventsKept, responses=error_responses(*_BODY), tags=["people"])
     async def post_events(posted: PostedEvents) -> Response:
-        """Keep what people chose. When this answers, it is on the disk and part of their next recommendation."""
+        """Store what users chose. When this answers, it is on the disk and part of their next recommendation."""
         pairs = [event.pair for event in posted.events]
-        written, kept = await bench.run(lambda: service.keep(pairs))
+        written, kept = await queues.compute.run(lambda: service.add_events(pairs))
         kept.new = await asyncio.wrap_future(written)
         metrics.events.inc(kept.new)
         return _json(kept)
 
-    @app.get("/v1/users", response_model=People, tags=["people"])
-    async def users(prefix: Beginning = "", n: Few = 20) -> Response:
-        """Ids of people that begin so."""
-        return await answer(desk, lambda: People(users=service.people(prefix, n)))
+    @app.get("/v1/users", response_model=UserIds, tags=["people"])
+    async def users(prefix: Prefix = "", n: Few = 20) -> Response:
+        """Ids of users with this prefix."""
+        return await answer(queues.store, lambda: UserIds(users=service.user_ids(prefix, n)))
 
-    @app.get("/v1/users/{user_id}", response_model=Person, responses=problems(404), tags=["people"])
+    @app.get("/v1/users/{user_id}", response_model=UserHistory, responses=error_responses(404), tags=["people"])
     async def show_user(user_id: UserId) -> Response:
-        """Everything that is known of somebody."""
-        return await answer(desk, lambda: service.person(user_id), "nothing is known of this person")
+        """Everything that is known of a user."""
+        return await answer(queues.store, lambda: service.user_history(user_id), "nothing is known of this user")
 
     @app.delete("/v1/users/{user_id}", response_model=Forgotten, tags=["people"])
     async def forget_user(user_id: UserId) -> Response:
-        """Forget somebody: their stored events are deleted, and what the model holds of them is no longer used."""
+        """Forget a user: their stored events are deleted, and what the model knows of them is no longer used."""
         gone = await asyncio.wrap_future(service.events.forget(user_id))
         return _json(Forgotten(user_id=user_id, events=gone))
 
@@ -153,23 +152,23 @@ def add_routes(app: FastAPI, service: Service, benches: Benches, metrics: Metric
 
     @app.get("/v1/items", response_model=Items, tags=["items"])
     async def find_items(q: Typed = "", n: Few = 10) -> Response:
-        """Items by the beginnings of words in their names, slips of the finger forgiven; the popular ones without q."""
-        return await answer(bench, lambda: Items(items=service.search(q, n)))
+        """Items by the beginnings of words in their names; tolerates typos. Without q the most popular ones."""
+        return await answer(queues.compute, lambda: Items(items=service.search(q, n)))
 
-    @app.get("/v1/items/{item_id}/similar", response_model=SimilarItems, responses=problems(404), tags=["items"])
+    @app.get("/v1/items/{item_id}/similar", response_model=SimilarItems, responses=error_responses(404), tags=["items"])
     async def similar_items(item_id: ItemId, n: Length = 10) -> Response:
-        """Items that are like this one."""
-        return await answer(bench, lambda: service.similar(item_id, n), "the model does not know this item")
+        """Items that are similar to this one."""
+        return await answer(queues.compute, lambda: service.similar(item_id, n), "the model does not know this item")
 
-    @app.get("/v1/items/{item_id}", response_model=Item, responses=problems(404), tags=["items"])
+    @app.get("/v1/items/{item_id}", response_model=Item, responses=error_responses(404), tags=["items"])
     async def show_item(item_id: ItemId) -> Response:
         """One item."""
-        return await answer(bench, lambda: service.item(item_id), "the model does not know this item")
+        return await answer(queues.compute, lambda: service.item(item_id), "the model does not know this item")
 
     @app.get("/v1/popularity", response_model=Curve, tags=["items"])
     async def popularity() -> Response:
         """The long tail of the catalogue, as a curve."""
-        return await answer(bench, service.curve)
+        return await answer(queues.compute, service.curve)
 
     # ---- the service itself -----------------------------------------------------------------------------------
 
@@ -178,16 +177,16 @@ def add_routes(app: FastAPI, service: Service, benches: Benches, metrics: Metric
         """The model in use."""
         return _json(service.model())
 
-    @app.post("/v1/model/reload", response_model=Model, responses=problems(409), tags=["service"])
+    @app.post("/v1/model/reload", response_model=Model, responses=error_responses(409), tags=["service"])
     async def reload() -> Response:
-        """Take up the model that lies in the folder now. Other workers follow within a second or two."""
+        """Load the model that is in the folder now. Other workers follow within a second or two."""
 
-        def taken() -> Model:
-            service.live.reload()
+        def reloaded() -> Model:
+            service.watcher.reload()
             return service.model()
 
         try:
-            return _json(await asyncio.to_thread(taken))
+            return _json(await asyncio.to_thread(reloaded))
         except StoreError:
             raise
         except KomdError as error:
@@ -200,13 +199,13 @@ def add_routes(app: FastAPI, service: Service, benches: Benches, metrics: Metric
 
     @app.get("/v1/ready", response_model=Health, tags=["service"])
     async def ready() -> Response:
-        """Whether requests can be answered: the model is there (always, once it listens) and the store answers."""
+        """Whether requests can be answered: the model is loaded (always, once it listens) and the store answers."""
 
         def pinged() -> Health:
             service.events.ping()
             return Health(status="ready")
 
-        return await answer(desk, pinged)
+        return await answer(queues.store, pinged)
 
     @app.get(
         "/v1/metrics",

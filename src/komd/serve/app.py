@@ -1,4 +1,4 @@
-"""The whole of a service as one ASGI application, and how a worker makes it."""
+"""The service as one ASGI application, and how a worker process makes it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException as StarletteError
 
 from komd.errors import SolverError
-from komd.serve.access import Guard
-from komd.serve.api import Benches, add_routes, problems
-from komd.serve.event_store import Events, StoreError
-from komd.serve.hot_reload import Live
-from komd.serve.prometheus import Metrics
-from komd.serve.request_queue import Bench, Busy
+from komd.serve.access import AccessControl
+from komd.serve.api import RequestQueues, add_routes, error_responses
+from komd.serve.event_store import EventStore, StoreError
+from komd.serve.hot_reload import ModelWatcher
+from komd.serve.prometheus import ServiceMetrics
+from komd.serve.request_queue import QueueFull, RequestQueue
 from komd.serve.serve_settings import VARIABLE, Settings
 from komd.serve.service import Service
 
@@ -31,7 +31,7 @@ __all__ = ["create", "from_environment"]
 
 log = logging.getLogger("komd.serve")
 
-_ABOUT = """Recommendations from what people did, by `komd`. Ids are text; whole numbers are taken too.
+_ABOUT = """Recommendations from what users did, by `komd`. Ids are text; whole numbers are accepted too.
 Errors are `{"detail": "words"}`."""
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -42,25 +42,25 @@ _TYPES = {
 _PAGES = {"index.html": "/", "api.html": "/docs"}
 
 
-def create(settings: Settings) -> Guard:
+def create(settings: Settings) -> AccessControl:
     """The application: model loaded and tried, store open. Raises KomdError when either cannot be used."""
-    metrics = Metrics()
-    live = Live(settings.model, settings.items)
-    metrics.loaded.set(live.current.loaded)
-    events = Events(settings.store, threads=len(Benches._fields))
-    limits = settings.limits
-    benches = Benches(*(Bench(name, waiting=limits.waiting, metrics=metrics) for name in Benches._fields))
-    service = Service(live, events, settings.limits)
+    metrics = ServiceMetrics()
+    watcher = ModelWatcher(settings.model, settings.items)
+    metrics.loaded.set(watcher.current.loaded)
+    events = EventStore(settings.store, threads=len(RequestQueues._fields))
+    limits, names = settings.limits, RequestQueues._fields
+    queues = RequestQueues(*(RequestQueue(name, waiting=limits.waiting, metrics=metrics) for name in names))
+    service = Service(watcher, events, limits)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        watching = asyncio.create_task(_watch(live, metrics, settings.watch_seconds))
+        watching = asyncio.create_task(_watch(watcher, metrics, settings.watch_seconds))
         try:
             yield
         finally:
             watching.cancel()
-            for bench in benches:
-                bench.close()
+            for queue in queues:
+                queue.close()
             events.close()
 
     app = FastAPI(
@@ -71,16 +71,16 @@ def create(settings: Settings) -> Guard:
         redoc_url=None,
         lifespan=lifespan,
         redirect_slashes=False,
-        responses=problems(),
+        responses=error_responses(),
         dependencies=[Depends(HTTPBearer(auto_error=False))] if settings.token_file else [],
     )
-    add_routes(app, service, benches, metrics)
-    _pages(app)
-    _words(app)
-    return Guard(app, settings, metrics)
+    add_routes(app, service, queues, metrics)
+    _add_pages(app)
+    _add_error_handlers(app)
+    return AccessControl(app, settings, metrics)
 
 
-def from_environment() -> Guard:
+def from_environment() -> AccessControl:
     """What a worker process serves: the settings are in its environment."""
     from komd.serve.server_process import log_to_stderr
 
@@ -89,31 +89,31 @@ def from_environment() -> Guard:
     return create(settings)
 
 
-async def _watch(live: Live, metrics: Metrics, seconds: float) -> None:
-    """Look for a new model again and again; count those that came and those that were refused, however they came."""
-    taken = refused = 0
+async def _watch(watcher: ModelWatcher, metrics: ServiceMetrics, seconds: float) -> None:
+    """Check for a new model every so many seconds; count all models that were loaded or refused since."""
+    reloads = refusals = 0
     while True:
         await asyncio.sleep(seconds)
         try:
-            await asyncio.to_thread(live.refresh)
-        except Exception:  # whatever a broken folder may do, the old model serves on
+            await asyncio.to_thread(watcher.refresh)
+        except Exception:  # whatever is wrong with the folder, the old model goes on serving
             log.exception("looking for a new model failed")
-        metrics.reloads.inc(live.taken - taken)
-        metrics.refusals.inc(live.refused - refused)
-        taken, refused = live.taken, live.refused
-        metrics.loaded.set(live.current.loaded)
+        metrics.reloads.inc(watcher.reloads - reloads)
+        metrics.refusals.inc(watcher.refusals - refusals)
+        reloads, refusals = watcher.reloads, watcher.refusals
+        metrics.loaded.set(watcher.current.loaded)
 
 
-def _pages(app: FastAPI) -> None:
+def _add_pages(app: FastAPI) -> None:
     """The page and its parts, from the package, held in memory."""
     folder = resources.files("komd.serve") / "static"
     for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
         kind = _TYPES.get("." + file.name.rpartition(".")[2])
         if kind is not None:
-            _page(app, _PAGES.get(file.name, f"/static/{file.name}"), file.read_bytes(), kind)
+            _add_page(app, _PAGES.get(file.name, f"/static/{file.name}"), file.read_bytes(), kind)
 
 
-def _page(app: FastAPI, address: str, content: bytes, kind: str) -> None:
+def _add_page(app: FastAPI, address: str, content: bytes, kind: str) -> None:
     tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
     about = {"etag": tag, "cache-control": "no-cache"}
 
@@ -125,7 +125,7 @@ def _page(app: FastAPI, address: str, content: bytes, kind: str) -> None:
     app.add_api_route(address, page, methods=["GET", "HEAD"], include_in_schema=False)
 
 
-def _words(app: FastAPI) -> None:
+def _add_error_handlers(app: FastAPI) -> None:
     """Every error is {"detail": words}."""
 
     @app.exception_handler(RequestValidationError)
@@ -139,16 +139,16 @@ def _words(app: FastAPI) -> None:
         return JSONResponse({"detail": str(error.detail)}, error.status_code, headers=error.headers)
 
     @app.exception_handler(StoreError)
-    async def away(_: Request, error: StoreError) -> Response:
+    async def unavailable(_: Request, error: StoreError) -> Response:
         log.error("%s", error)
         return JSONResponse({"detail": "the store does not answer now"}, 503, headers={"retry-after": "2"})
 
-    @app.exception_handler(Busy)
-    async def busy(_: Request, error: Busy) -> Response:
+    @app.exception_handler(QueueFull)
+    async def busy(_: Request, error: QueueFull) -> Response:
         return JSONResponse({"detail": str(error)}, 503, headers={"retry-after": "1"})
 
     @app.exception_handler(Exception)
-    async def broken(_: Request, error: Exception) -> Response:  # the guard writes it to the log
+    async def broken(_: Request, error: Exception) -> Response:  # access.py writes it to the log
         return JSONResponse({"detail": "something went wrong here; the log has a line about it"}, 500)
 
     @app.exception_handler(SolverError)
@@ -157,7 +157,7 @@ def _words(app: FastAPI) -> None:
 
 
 def _sentence(error: Any) -> str:
-    """One finding of the validation, without what was sent: that may be long, or about a person."""
+    """One error of the validation, without what was sent: that may be long, or name a user."""
     place = ".".join(str(part) for part in error["loc"] if part not in ("body", "query", "path"))
     if error["type"] == "json_invalid":
         return "the body is not JSON"

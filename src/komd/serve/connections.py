@@ -1,7 +1,6 @@
-"""The edge of the service: clients that send a request's head too slowly, or without end, or never take the answer,
-or ask on and on without waiting for it.
+"""Limits of connections: the time and the size of a request's head, the time to read a response, requests in advance.
 
-uvicorn waits for them without limit. Bodies are limited one step later, in guard.py.
+Clients that exceed them are disconnected; uvicorn alone would wait without limit. Bodies are limited in access.py.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from komd.serve.serve_settings import Limits
 
-__all__ = ["Impatient"]
+__all__ = ["LimitedProtocol"]
 
 _HEAD = 32 << 10  # bytes of a request's first line and headers
-_AHEAD = 16  # requests a client may send before it has the answer to the first
+_AHEAD = 16  # requests that a client may send before it has the response to the first
 
 
-class Impatient(HttpToolsProtocol):
-    """uvicorn's protocol with the time limits of the application it runs."""
+class LimitedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol with the limits of the application it runs."""
 
-    _timer: asyncio.TimerHandle | None = None
-    _stuck: asyncio.TimerHandle | None = None
+    _head_timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
     _received: int | None = 0
     """Bytes of the head so far; None outside a head."""
 
@@ -37,63 +36,63 @@ class Impatient(HttpToolsProtocol):
 
     def _await_head(self) -> None:
         self._received = 0
-        self._settle()
-        self._timer = self.loop.call_later(self._limits.head_seconds, self._refuse, b"408 Request Timeout")
+        self._cancel_head_timer()
+        self._head_timer = self.loop.call_later(self._limits.head_seconds, self._refuse, b"408 Request Timeout")
 
-    def _settle(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _cancel_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
     def _refuse(self, status: bytes) -> None:
         if not self.transport.is_closing():
             words = b'{"detail":"' + status[4:].lower() + b'"}'
             lines = [b"HTTP/1.1 " + status, b"content-type: application/json", b"connection: close"]
             self.transport.write(b"\r\n".join([*lines, b"content-length: %d" % len(words), b"", words]))
-            self._hang_up()
+            self._close()
 
-    def _hang_up(self) -> None:
-        """Close, whether or not the other side ever takes what is still to be sent."""
+    def _close(self) -> None:
+        """Close, whether or not the client ever reads what is still to be sent."""
         self.transport.close()
         self.loop.call_later(self._limits.write_seconds, self.transport.abort)
 
     def send_400_response(self, msg: str) -> None:
         super().send_400_response(msg)
-        self._hang_up()
+        self._close()
 
     def data_received(self, data: bytes) -> None:
         if self._received is not None:
             self._received += min(len(data), _HEAD + 1)
         super().data_received(data)
-        # Only a head that is still not whole counts: what came behind it is a body, which is measured elsewhere.
+        # Only an incomplete head counts: what follows it is a body, which is limited in access.py.
         if self._received is not None and self._received > _HEAD:
             self._refuse(b"431 Request Header Fields Too Large")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        if self._timer is None:  # a further request on the same connection
+        if self._head_timer is None:  # a further request on the same connection
             self._await_head()
 
     def on_headers_complete(self) -> None:
         self._received = None
-        self._settle()
-        if len(self.pipeline) >= _AHEAD:  # the queue of a connection has no end of its own
+        self._cancel_head_timer()
+        if len(self.pipeline) >= _AHEAD:  # uvicorn does not limit the queue of a connection
             raise ValueError("too many requests at once")
         super().on_headers_complete()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        if self._stuck is None:
-            self._stuck = self.loop.call_later(self._limits.write_seconds, self.transport.abort)
+        if self._write_timer is None:
+            self._write_timer = self.loop.call_later(self._limits.write_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._stuck is not None:
-            self._stuck.cancel()
-            self._stuck = None
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._settle()
-        if self._stuck is not None:
-            self._stuck.cancel()
+        self._cancel_head_timer()
+        if self._write_timer is not None:
+            self._write_timer.cancel()
         super().connection_lost(exc)

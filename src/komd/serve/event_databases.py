@@ -1,4 +1,4 @@
-"""The databases that can hold live histories, and the settings under which a commit is on the disk when it returns."""
+"""The databases for live histories, with settings under which a commit is on the disk when it returns."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from komd.errors import InputError, install
 
 __all__ = ["engine"]
 
-_SECONDS = 5  # a database that takes longer than this to answer is out of order
+_SECONDS = 5  # a database that takes longer than this to answer counts as broken
 
 
 def engine(url: str, threads: int) -> sql.Engine:
-    """The database that an address names, for so many reading threads and one that writes."""
+    """The database at this address, for so many reading threads and one that writes."""
     try:
-        place = sql.make_url(url)
+        address = sql.make_url(url)
     except SQLAlchemyError:
         raise InputError("a store is sqlite:///FILE or postgresql://USER@HOST/NAME; this is neither") from None
-    kind = place.drivername.split("+")[0]
+    kind = address.drivername.split("+")[0]
     if kind == "postgres":
         kind = "postgresql"
     if kind == "sqlite":
-        return _sqlite(place, threads)
+        return _sqlite(address, threads)
     if kind == "postgresql":
-        return _postgresql(place, threads)
+        return _postgresql(address, threads)
     raise InputError(f"a store is sqlite:///FILE or postgresql://USER@HOST/NAME, got {kind}://…")
 
 
-def _sqlite(place: sql.URL, threads: int) -> sql.Engine:
-    if not place.database or place.database == ":memory:" or place.database.startswith("file:"):
+def _sqlite(address: sql.URL, threads: int) -> sql.Engine:
+    if not address.database or address.database == ":memory:" or address.database.startswith("file:"):
         raise InputError("a store in memory is lost with the process; name a file: sqlite:///FILE")
-    file = Path(place.database)
+    file = Path(address.database)
     if not file.parent.is_dir():
         raise InputError(f"there is no folder {file.parent} for the store {file.name}")
-    if not file.exists():  # histories are nobody else's business
+    if not file.exists():  # histories are private
         os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))
     engine = sql.create_engine(
-        place.set(drivername="sqlite+pysqlite"),
+        address.set(drivername="sqlite+pysqlite"),
         connect_args={"timeout": _SECONDS, "check_same_thread": False},
         poolclass=sql.QueuePool,
         pool_size=threads + 2,
@@ -52,27 +52,27 @@ def _sqlite(place: sql.URL, threads: int) -> sql.Engine:
 
     @sql.event.listens_for(engine, "connect")
     def opened(connection: Any, _: Any) -> None:
-        connection.isolation_level = None  # transactions begin where we say, below
+        connection.isolation_level = None  # transactions begin below
         for setting in (f"busy_timeout={1000 * _SECONDS}", "journal_mode=WAL", "synchronous=FULL", "cache_size=-8000"):
             connection.execute(f"PRAGMA {setting}")
 
     @sql.event.listens_for(engine, "begin")
     def begun(connection: sql.Connection) -> None:
-        # A writer waits for its turn at the start, not in the middle. A reader has one statement, which sees one state.
+        # A writer waits for the lock at the start, not in the middle. A reader has one statement, which sees one state.
         if connection.get_execution_options().get("writing"):
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
 
 
-def _postgresql(place: sql.URL, threads: int) -> sql.Engine:
+def _postgresql(address: sql.URL, threads: int) -> sql.Engine:
     try:
         import psycopg  # noqa: F401
     except ImportError:
         raise InputError(f"a PostgreSQL store needs psycopg: {install('serve', 'postgresql')}") from None
     wait = 1000 * _SECONDS
     return sql.create_engine(
-        place.set(drivername="postgresql+psycopg"),
+        address.set(drivername="postgresql+psycopg"),
         connect_args={
             "connect_timeout": _SECONDS,
             "options": f"-c synchronous_commit=on -c statement_timeout={wait} -c lock_timeout={wait}",

@@ -1,11 +1,11 @@
 """Live histories in a database: SQLite (write-ahead log) or PostgreSQL, through SQLAlchemy Core.
 
     events(user_id, item_id, at)     one row a pair; the same pair again changes nothing
-    forgotten(mark)                  a keyed hash of each forgotten id: what a model still holds of them is not used
+    forgotten(mark)                  a keyed hash of each forgotten id: what a model knows of that user is not used
     settings(name, value)            the format and the key of those hashes
 
-Writing goes through one thread that commits all waiting requests together: an answer is given after the commit has
-reached the disk, and many writers share one flush. Reading needs one statement and sees every commit before it.
+One thread writes and commits all waiting requests together: a request is answered after the commit has reached the
+disk, and many writers share one flush. Reading takes one statement and sees every commit before it.
 """
 
 from __future__ import annotations
@@ -28,54 +28,54 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from komd.errors import KomdError
 from komd.serve.event_databases import engine
 
-__all__ = ["Events", "StoreError", "Stored"]
+__all__ = ["EventStore", "StoreError", "StoredHistory"]
 
 _FORMAT = "1"
-_TOGETHER = 256  # requests in one commit
+_REQUESTS = 256  # in one commit
 _ROWS = 10_000  # pairs in one commit, about
-_TRIES = 3  # of a commit that lost to another one
+_TRIES = 3  # of a commit that was rolled back by another one
 
 
 class StoreError(KomdError):
     """The database cannot be reached or does not answer."""
 
 
-class Stored(NamedTuple):
-    """What the store knows of a person."""
+class StoredHistory(NamedTuple):
+    """What the store knows of a user."""
 
     events: list[tuple[str, int]]
     """Items and the time each came (milliseconds since 1970), oldest first."""
     forgotten: bool
-    """Whether what a model holds of this person must not be used."""
+    """Whether what a model knows of this user must not be used."""
 
 
-class Events:
+class EventStore:
     """The store. Safe to use from many threads and, on the same database, from many processes."""
 
     def __init__(self, url: str, *, threads: int = 4) -> None:
         self._engine = engine(url, threads)
         self._writing = self._engine.execution_options(writing=True)
         self._text = sql.Text(collation="C") if self._engine.dialect.name == "postgresql" else sql.Text()
-        about = sql.MetaData()
+        schema = sql.MetaData()
         self._events = sql.Table(
             "komd_events",
-            about,
+            schema,
             sql.Column("user_id", self._text, primary_key=True),
             sql.Column("item_id", self._text, primary_key=True),
             sql.Column("at", sql.BigInteger, nullable=False),
             sqlite_with_rowid=False,
         )
-        self._forgotten = sql.Table("komd_forgotten", about, sql.Column("mark", sql.Text, primary_key=True))
+        self._forgotten = sql.Table("komd_forgotten", schema, sql.Column("mark", sql.Text, primary_key=True))
         self._settings = sql.Table(
             "komd_settings",
-            about,
+            schema,
             sql.Column("name", sql.Text, primary_key=True),
             sql.Column("value", sql.Text, nullable=False),
         )
-        self._about = self._person_statement()
+        self._history_query = self._make_history_query()
         self._insert = postgresql_insert if self._engine.dialect.name == "postgresql" else sqlite_insert
         try:
-            self._key = self._prepare(about)
+            self._key = self._prepare(schema)
         except SQLAlchemyError as error:
             self._engine.dispose()
             raise StoreError(f"the store {self.name} cannot be used: {_reason(error)}") from error
@@ -91,15 +91,15 @@ class Events:
 
     # ---- reading ----------------------------------------------------------------------------------------------
 
-    def person(self, user: str, *, newest: int = 10_000) -> Stored:
-        """What is stored of a person: their `newest` events, and whether they were forgotten."""
-        rows = self._read(self._about, {"user": user, "newest": newest, "mark": self._mark(user)})
+    def history(self, user: str, *, newest: int = 10_000) -> StoredHistory:
+        """What is stored of a user: their `newest` events, and whether they were forgotten."""
+        rows = self._read(self._history_query, {"user": user, "newest": newest, "mark": self._mark(user)})
         found = [(str(item), int(at)) for item, at in rows if item is not None]
-        return Stored(sorted(found, key=lambda event: (event[1], event[0])), len(found) < len(rows))
+        return StoredHistory(sorted(found, key=lambda event: (event[1], event[0])), len(found) < len(rows))
 
-    def _person_statement(self) -> Any:
-        """What `person` asks; one statement, so that nothing can come between the two answers. Made once: it takes
-        longer to put together than to carry out."""
+    def _make_history_query(self) -> Any:
+        """The query of `history`: one statement, so that both parts see the same state. Made once: building it takes
+        longer than running it."""
         events = self._events.c
         latest = (
             sql.select(events.item_id, events.at)
@@ -113,13 +113,13 @@ class Events:
         return sql.union_all(sql.select(latest.c.item_id, latest.c.at), mark)
 
     def users(self, prefix: str, n: int) -> list[str]:
-        """Up to n people with live events whose id begins so, in order."""
+        """Up to n users with live events whose id has this prefix, in order."""
         user = self._events.c.user_id
-        asked = sql.select(user).where(user >= prefix, user < prefix + "\U0010ffff") if prefix else sql.select(user)
-        return [str(row[0]) for row in self._read(asked.distinct().order_by(user).limit(n))]
+        query = sql.select(user).where(user >= prefix, user < prefix + "\U0010ffff") if prefix else sql.select(user)
+        return [str(row[0]) for row in self._read(query.distinct().order_by(user).limit(n))]
 
     def among_forgotten(self, users: Sequence[str]) -> set[str]:
-        """Those of these people that were forgotten."""
+        """Those of these users that were forgotten."""
         marks = {self._mark(user): user for user in users}
         rows = self._read(sql.select(self._forgotten.c.mark).where(self._forgotten.c.mark.in_(list(marks))))
         return {marks[row[0]] for row in rows}
@@ -138,11 +138,11 @@ class Events:
     # ---- writing ----------------------------------------------------------------------------------------------
 
     def add(self, pairs: Iterable[tuple[str, str]]) -> Future[int]:
-        """Keep these (user, item) pairs. When the answer comes, they are on the disk; it says how many were new."""
+        """Store these (user, item) pairs. When the future is done they are on the disk; it says how many were new."""
         return self._submit(_Write(tuple(dict.fromkeys(pairs)), None))
 
     def forget(self, user: str) -> Future[int]:
-        """Delete a person's events and disregard what models hold of them. Answers how many events there were."""
+        """Delete a user's events and ignore what models know of them. The future says how many events there were."""
         return self._submit(_Write((), user))
 
     def _submit(self, write: _Write) -> Future[int]:
@@ -152,7 +152,7 @@ class Events:
         return write.answer
 
     def close(self) -> None:
-        """Finish what was submitted, then let go of the database."""
+        """Finish what was submitted, then close the database."""
         if not self._closed:
             self._closed = True
             self._queue.put(None)
@@ -160,10 +160,10 @@ class Events:
             self._engine.dispose()
 
     def _write(self) -> None:
-        """The writing thread: take what waits, commit it together, answer."""
+        """The writing thread: take the waiting requests, commit them together, answer."""
         while (first := self._queue.get()) is not None:
             group, pairs, last = [first], len(first.pairs), False
-            while len(group) < _TOGETHER and pairs < _ROWS and not self._queue.empty():
+            while len(group) < _REQUESTS and pairs < _ROWS and not self._queue.empty():
                 following = self._queue.get()
                 if following is None:
                     last = True
@@ -187,7 +187,7 @@ class Events:
                 return
 
     def _commit(self, group: list[_Write]) -> list[int]:
-        """Carry out writes in their order, in one transaction."""
+        """Execute writes in their order, in one transaction."""
         for attempt in range(_TRIES):
             try:
                 with self._writing.begin() as connection:
@@ -198,9 +198,9 @@ class Events:
                         for write in group
                     ]
             except DBAPIError as error:
-                # Two processes may lock the same rows in opposite order (or lose a connection that stood idle):
-                # what was rolled back is simply done again.
-                if attempt == _TRIES - 1 or not (error.connection_invalidated or _may_try_again(error)):
+                # Two processes may lock the same rows in opposite order, or an idle connection may be lost:
+                # what was rolled back is retried.
+                if attempt == _TRIES - 1 or not (error.connection_invalidated or _is_retryable(error)):
                     raise
         raise AssertionError("unreachable")
 
@@ -223,19 +223,19 @@ class Events:
     def _mark(self, user: str) -> str:
         return hmac.new(self._key, user.encode(), hashlib.sha256).hexdigest()
 
-    def _prepare(self, about: sql.MetaData) -> bytes:
-        """Make the tables if they are not there; returns the key of the marks."""
+    def _prepare(self, schema: sql.MetaData) -> bytes:
+        """Create the tables if they do not exist; returns the key of the marks."""
         for attempt in range(_TRIES):
             try:
                 with self._writing.begin() as connection:
-                    about.create_all(connection)
+                    schema.create_all(connection)
                     for name, value in (("format", _FORMAT), ("key", secrets.token_hex(32))):
                         connection.execute(
                             self._insert(self._settings).values(name=name, value=value).on_conflict_do_nothing()
                         )
                     held = {str(name): str(value) for name, value in connection.execute(sql.select(self._settings))}
                     break
-            except (IntegrityError, DBAPIError):  # another worker makes them at this very moment
+            except (IntegrityError, DBAPIError):  # another worker is creating them at the same moment
                 if attempt == _TRIES - 1:
                     raise
                 time.sleep(0.1)
@@ -245,7 +245,7 @@ class Events:
 
 
 class _Write:
-    """A request to the writing thread: pairs to add, or a person to forget."""
+    """A request to the writing thread: pairs to add, or a user to forget."""
 
     __slots__ = ("answer", "forget", "pairs")
 
@@ -255,7 +255,7 @@ class _Write:
         self.answer: Future[int] = Future()
 
 
-def _may_try_again(error: DBAPIError) -> bool:
+def _is_retryable(error: DBAPIError) -> bool:
     state = getattr(error.orig, "sqlstate", None)
     return state in ("40001", "40P01")  # serialization failure, deadlock
 

@@ -1,7 +1,7 @@
-"""Ids as text: what JSON, addresses and the store carry, whatever kind of ids a model has.
+"""Ids as text: JSON, addresses and the store have ids as text, whatever type the ids of a model are.
 
-Each id has exactly one text (7 is "7", never "07"), so a text that is not an id of the model is another person or
-item, and stays so when the model changes.
+Each id has exactly one text (7 is "7", never "07"), so a text that is not an id of the model is another user or item,
+and stays so when the model changes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def numbers_of(ids: Ids, texts: Sequence[str]) -> NDArray[np.int32]:
     """The numbers of the ids with these texts; -1 where there is none."""
     if pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type):
         return ids.find(list(texts), on_unknown="skip")
-    if pa.types.is_integer(ids.type):  # the same as below, and much of the time of a request
+    if pa.types.is_integer(ids.type):  # the same as below, but faster: it is much of the time of a request
         return ids.find([_whole(text) for text in texts], on_unknown="skip")
     return ids.find([_parsed(ids, text) for text in texts], on_unknown="skip")
 
@@ -70,11 +70,11 @@ def _parsed(ids: Ids, text: str) -> Any:
 
 
 def users_beginning(ids: Ids, prefix: str, n: int) -> list[str]:
-    """Up to n ids whose text begins so. Text and integers are searched by beginning, other kinds by the whole text."""
+    """Up to n ids whose text has this prefix; an id that is neither text nor an integer must be the prefix itself."""
     if not prefix:
         return texts_of(ids.take(np.arange(min(n, len(ids)))))
     if pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type):
-        low, high = _place(ids, prefix), _place(ids, prefix + "\U0010ffff")
+        low, high = _count_below(ids, prefix), _count_below(ids, prefix + "\U0010ffff")
         return texts_of(ids.take(np.arange(low, min(high, low + n))))
     exact = numbers_of(ids, [prefix])
     if not pa.types.is_integer(ids.type) or not prefix.isdecimal() or not prefix.isascii() or prefix[0] == "0":
@@ -82,19 +82,19 @@ def users_beginning(ids: Ids, prefix: str, n: int) -> list[str]:
     found: list[NDArray[np.int64]] = []
     low, high = int(prefix), int(prefix) + 1
     while sum(map(len, found)) < n and low <= ids[len(ids) - 1]:
-        found.append(np.arange(_place(ids, low), _place(ids, high)))  # all numbers of this many digits that begin so
+        found.append(np.arange(_count_below(ids, low), _count_below(ids, high)))  # ids of this many digits
         low, high = 10 * low, 10 * high
     return texts_of(ids.take(np.concatenate([np.zeros(0, np.int64), *found])[:n]))
 
 
-def _place(ids: Ids, key: Any) -> int:
-    """How many ids are smaller; texts are in the order of their bytes."""
-    held = key.encode() if isinstance(key, str) else key
+def _count_below(ids: Ids, key: Any) -> int:
+    """How many ids are smaller than `key`; texts are in the order of their bytes."""
+    wanted = key.encode() if isinstance(key, str) else key
     low, high = 0, len(ids)
     while low < high:
         middle = (low + high) // 2
         value = ids[middle]
-        if (value.encode() if isinstance(value, str) else value) < held:
+        if (value.encode() if isinstance(value, str) else value) < wanted:
             low = middle + 1
         else:
             high = middle

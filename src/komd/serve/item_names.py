@@ -1,4 +1,4 @@
-"""What items are called: a table with an id, a name and whatever else is worth showing."""
+"""The names of items: a table with ids, names and further columns to show."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from komd.engine.catalogue import Catalogue
 from komd.errors import InputError
 from komd.serve.id_text import text_of, texts_of
 
-__all__ = ["Names", "read_names"]
+__all__ = ["ItemNames", "read_names"]
 
 _NAMED = ("name", "title", "label")
 _SHOWN = 500  # characters of a name or of a further column
 
 
 @dataclass(frozen=True, eq=False)
-class Names:
+class ItemNames:
     """Names and further columns of a model's items, by inside number."""
 
     names: pa.Array
     columns: dict[str, pa.Array]
     known: int
-    """How many of the model's items the table named; the others go by their id."""
+    """How many of the model's items the table names; for the others the id is shown."""
 
     def name(self, number: int) -> str:
         """The name of an item."""
         return str(self.names[number].as_py())
 
     def details(self, number: int) -> dict[str, str]:
-        """The further columns of an item that hold something."""
+        """The further columns of an item that are not empty."""
         found = {title: column[number].as_py() for title, column in self.columns.items()}
         return {title: value for title, value in found.items() if value}
 
     @staticmethod
-    def of(catalogue: Catalogue, table: pa.Table | None) -> Names:
-        """The names of a catalogue's items; ids stand in where there is none."""
+    def of(catalogue: Catalogue, table: pa.Table | None) -> ItemNames:
+        """The names of a catalogue's items; the id where there is none."""
         every = np.arange(len(catalogue.order), dtype=np.int32)
         ids = pa.array(texts_of(catalogue.item_ids(every)), pa.string())
         if table is None:
-            return Names(ids, {}, 0)
+            return ItemNames(ids, {}, 0)
         at = pc.index_in(ids, value_set=table.column(0).combine_chunks())
-        taken = [pc.utf8_slice_codeunits(column.combine_chunks().take(at), 0, _SHOWN) for column in table.columns[1:]]
-        names = taken[0]
+        columns = [pc.utf8_slice_codeunits(column.combine_chunks().take(at), 0, _SHOWN) for column in table.columns[1:]]
+        names = columns[0]
         blank = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(names), ""), True)
         known = len(ids) - int(pc.sum(pc.cast(blank, pa.int64())).as_py() or 0)
-        columns = dict(zip(table.column_names[2:], taken[1:], strict=True))
-        return Names(pc.if_else(blank, pc.utf8_slice_codeunits(ids, 0, _SHOWN), names), columns, known)
+        further = dict(zip(table.column_names[2:], columns[1:], strict=True))
+        return ItemNames(pc.if_else(blank, pc.utf8_slice_codeunits(ids, 0, _SHOWN), names), further, known)
 
 
 def read_names(path: Path) -> pa.Table:

@@ -1,6 +1,6 @@
-"""One model with the names of its items: what can be asked of it, in inside numbers. Immutable, so it can be swapped.
+"""One model with the names of its items: what can be asked of it, in inside numbers. Immutable, so it can be replaced.
 
-Everybody is served by their history alone, in the way the library serves strangers: `Recommender.ranked_blocks`.
+Every user is served by their history alone, as the library serves users it does not know: `Recommender.ranked_blocks`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from komd.engine.recommender import Recommender
 from komd.errors import ModelFileError
 from komd.models.registry import load
 from komd.serve.id_text import numbers_of, text_of, texts_of
-from komd.serve.item_names import Names
-from komd.serve.name_search import Search
+from komd.serve.item_names import ItemNames
+from komd.serve.name_search import NameIndex
 
-__all__ = ["Ranked", "Reason", "Shelf"]
+__all__ = ["ModelSnapshot", "RankedList", "Reason"]
 
-_HELD = 50_000  # items whose ids and names are held as Python texts: some 10 MB
+_CACHED = 50_000  # items whose ids and names are cached as Python texts: some 10 MB
 _POINTS = 240  # of the curve of popularity
 
 
@@ -42,8 +42,8 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class Ranked:
-    """The list of one person."""
+class RankedList:
+    """The list of one user."""
 
     items: NDArray[np.int32]
     scores: NDArray[np.float64]
@@ -51,38 +51,38 @@ class Ranked:
     reasons: list[Reason] | None
 
 
-class Shelf:
-    """A model in use."""
+class ModelSnapshot:
+    """A model as requests use it."""
 
-    def __init__(self, model: Recommender, version: str, names: Names, search: Search | None = None) -> None:
+    def __init__(self, model: Recommender, version: str, names: ItemNames, index: NameIndex | None = None) -> None:
         self.model = model
         self.version = version
         self.names = names
         self.loaded = time.time()
         self.catalogue = model.catalogue
-        self.search = Search(names.names) if search is None else search
-        self._usual = self.catalogue.candidates()
+        self.name_index = NameIndex(names.names) if index is None else index
+        self._all_candidates = self.catalogue.candidates()
 
     @staticmethod
-    def load(path: Path, version: str, table: pa.Table | None, before: Shelf | None = None) -> Shelf:
-        """Load, check and try a model, so that its first request is like any other.
+    def load(path: Path, version: str, table: pa.Table | None, before: ModelSnapshot | None = None) -> ModelSnapshot:
+        """Load, check and try a model, so that its first request is as fast as any other.
 
-        What `before` found out about the same items with the same names is taken over.
+        The name index of `before` is reused if the items have the same names.
         """
         model = load(path)
         if not model.serves_strangers:
             raise ModelFileError(
-                f"{type(model).__name__} serves only the people it was fitted on; a service must answer to histories. "
+                f"{type(model).__name__} serves only the users it was fitted on; a service must answer to histories. "
                 "Fit another model"
             )
-        names = Names.of(model.catalogue, table)
+        names = ItemNames.of(model.catalogue, table)
         same = before is not None and names.names.equals(before.names.names)
-        shelf = Shelf(model, version, names, before.search if before is not None and same else None)
-        shelf._try()
-        return shelf
+        snapshot = ModelSnapshot(model, version, names, before.name_index if before is not None and same else None)
+        snapshot._warm_up()
+        return snapshot
 
-    def _try(self) -> None:
-        """Compile, touch every page that is mapped, and fail now rather than in front of people."""
+    def _warm_up(self) -> None:
+        """Compile, touch every page that is mapped, and fail now rather than in a request."""
         for array in self.model.learned_arrays().values():
             array.reshape(-1).view(np.uint8)[::4096].max(initial=0)
         row = np.arange(min(2, len(self.catalogue.order)), dtype=np.int32)
@@ -94,12 +94,12 @@ class Shelf:
 
     @cached_property
     def _labels(self) -> tuple[list[str], list[str], dict[str, int]] | None:
-        """Ids and names of all items as texts, and the numbers of the ids: when they are few enough to be held so.
+        """Ids and names of all items as texts, and the numbers of the ids: if the items are few enough to be cached.
 
         Looking up ten items through Arrow takes longer than a small problem takes to solve.
         """
         m = len(self.catalogue.order)
-        if m > _HELD:
+        if m > _CACHED:
             return None
         ids = texts_of(self.catalogue.item_ids(np.arange(m, dtype=np.int32)))
         return ids, self.names.names.to_pylist(), {text: number for number, text in enumerate(ids)}
@@ -113,6 +113,11 @@ class Shelf:
         known = found >= 0
         found[known] = self.catalogue.inside[found[known]]
         return found
+
+    def find_items(self, texts: list[str]) -> tuple[NDArray[np.int32], list[str]]:
+        """Inside numbers of the items that the model knows, and the texts of the others."""
+        numbers = self.item_numbers(texts)
+        return numbers[numbers >= 0], [text for text, number in zip(texts, numbers, strict=True) if number < 0]
 
     def item_texts(self, numbers: NDArray[np.int32]) -> list[str]:
         """Ids of inside numbers, as text."""
@@ -128,18 +133,18 @@ class Shelf:
             return [names[number] for number in numbers.tolist()]
         return list(self.names.names.take(pa.array(numbers)).to_pylist())
 
-    def learned(self, user: str) -> NDArray[np.int32] | None:
-        """The history of a person the model was fitted on; None for somebody else."""
+    def learned_history(self, user: str) -> NDArray[np.int32] | None:
+        """The history of a user the model was fitted on; None for others."""
         row = int(numbers_of(self.catalogue.users, [user])[0])
         return None if row < 0 else self.catalogue.histories.row(row)
 
     def seen(self, user: str) -> NDArray[np.int32]:
-        """What a user the model was fitted on knows besides the history; nothing for others."""
+        """Items that a user the model was fitted on knows besides the history; none for others."""
         seen = self.catalogue.histories.seen
         row = -1 if seen is None else int(numbers_of(self.catalogue.users, [user])[0])
         return np.zeros(0, np.int32) if seen is None or row < 0 else seen.row(row)
 
-    # ---- answers ----------------------------------------------------------------------------------------------
+    # ---- lists ------------------------------------------------------------------------------------------------
 
     def recommend(
         self,
@@ -152,45 +157,45 @@ class Shelf:
         deny: NDArray[np.int32] | None = None,
         max_popularity: int | None = None,
         reasons: int | None = None,
-    ) -> list[Ranked]:
+    ) -> list[RankedList]:
         """The lists of users with these histories; with the largest `reasons` contributions when given.
 
-        `seen` is what each of them knows besides.
+        `seen` are the items that each of them knows besides.
         """
         histories = Histories.of_rows(rows)
         if seen is not None and any(map(len, seen)):
             histories = replace(histories, seen=Histories.of_rows(seen))
         candidates = self._candidates(allow, deny, max_popularity)
-        lists: list[Ranked] = []
+        lists: list[RankedList] = []
         for block in self.model.ranked_blocks(histories, RankingRequest(n, candidates, exclude_seen), threads=1):
             for items, scores, count in zip(block.items, block.scores, block.counts, strict=True):
-                person = histories.block(len(lists), len(lists) + 1)
+                user = histories.block(len(lists), len(lists) + 1)
                 items, scores = items[:count], scores[:count]
-                why = None if reasons is None else self._reasons(person, items, reasons)
-                lists.append(Ranked(items, scores, not len(person.indices), why))
+                why = None if reasons is None else self._reasons(user, items, reasons)
+                lists.append(RankedList(items, scores, not len(user.indices), why))
         return lists
 
     def _candidates(
         self, allow: NDArray[np.int32] | None, deny: NDArray[np.int32] | None, max_popularity: int | None
     ) -> NDArray[np.int32]:
         if allow is None and deny is None and max_popularity is None:
-            return self._usual
+            return self._all_candidates
         first = 0
-        if max_popularity is not None:  # numbers go by falling popularity: what is rare enough is one range
+        if max_popularity is not None:  # numbers are by falling popularity: the rare items are one range
             first = int(np.searchsorted(-self.catalogue.popularity, -max_popularity, side="left"))
         return self.catalogue.candidates(allow, deny, first=first)
 
-    def _reasons(self, person: Histories, items: NDArray[np.int32], largest: int) -> list[Reason]:
-        parts, global_terms = self.model.explained(person, items)[2:]
-        made = []
-        for mine, rest in zip(parts.T, global_terms.tolist(), strict=True):
-            order = np.argsort(-np.abs(mine), kind="stable")
+    def _reasons(self, user: Histories, items: NDArray[np.int32], largest: int) -> list[Reason]:
+        found = self.model.explained(user, items)
+        reasons = []
+        for parts, rest in zip(found.parts.T, found.global_terms.tolist(), strict=True):
+            order = np.argsort(-np.abs(parts), kind="stable")
             shown, hidden = order[:largest], order[largest:]
-            made.append(Reason(person.indices[shown], mine[shown], len(hidden), float(mine[hidden].sum()), rest))
-        return made
+            reasons.append(Reason(user.indices[shown], parts[shown], len(hidden), float(parts[hidden].sum()), rest))
+        return reasons
 
     def similar(self, item: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """The items most like this one, and how much."""
+        """The items most similar to this one, and their similarities."""
         like = np.array(self.model.similarities_to(item), np.float64)
         like[item] = 0.0
         like[self.catalogue.chosen :] = 0.0
@@ -200,13 +205,13 @@ class Shelf:
 
     @cached_property
     def curve(self) -> tuple[list[int], list[int]]:
-        """The long tail: ranks from 1 and how many people chose the item there, evenly spread on a log scale."""
+        """The long tail: ranks from 1 and how many users chose the item there, evenly spread on a log scale."""
         popularity = self.catalogue.popularity
         ranks = np.unique(np.geomspace(1, len(popularity), _POINTS).round().astype(np.int64))
         return ranks.tolist(), popularity[ranks - 1].astype(np.int64).tolist()
 
     def about(self) -> dict[str, Any]:
-        """What can be told of the model."""
+        """What the service says of the model."""
         catalogue = self.catalogue
         return {
             "model": self.model.text,

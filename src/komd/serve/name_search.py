@@ -1,8 +1,8 @@
-"""Items by name: by the beginnings of words, and with a slip of the finger, fast on hundreds of thousands of names.
+"""Items by name: by prefixes of words, tolerating typos, fast on hundreds of thousands of names.
 
-Names are cut into words (lower case, accents off). Words are sorted, so that the words with a given beginning are one
-range, and so are their items. A word that begins nothing is compared with those that share most of its pairs of
-letters: the edit distance to their beginnings decides. All of it is Arrow and numpy, which let other threads run.
+Names are split into words (lower case, without accents). Words are sorted, so that the words with a given prefix are
+one range, and so are their items. For typos a word of the query is compared with the words that share most of its pairs
+of letters: the edit distance to their prefixes decides. All of it is Arrow and numpy, which release the GIL.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["Search"]
+__all__ = ["NameIndex"]
 
 _LONGEST = 24  # letters of a word that are compared
-_WORDS = 8  # of a query that are looked at
+_WORDS = 8  # of a query that are searched for
 _NEAR = 256  # words whose distance is measured
 _LETTERS = 1 << 10  # pairs of letters are hashed to this squared
 
 
 class _Match(NamedTuple):
-    """Items that hold one word of the query."""
+    """Items whose names contain one word of the query."""
 
     items: NDArray[np.int32]
     """Distinct, ascending."""
     cost: NDArray[np.int32]
-    """0: the very word; 1: begins with it; more: edits."""
+    """0: the word itself; 1: a word that begins with it; more: edits."""
     first: NDArray[np.bool_]
     """Whether it is the first word of the name."""
 
 
-class Search:
-    """An index over names; the place of a name is the item's number, and smaller numbers come first among equals."""
+class NameIndex:
+    """An index of names: the position of a name is the item's number, and smaller numbers come first among equals."""
 
     def __init__(self, names: pa.Array) -> None:
         plain = _plain(names)
@@ -58,7 +58,7 @@ class Search:
         self._pairs()
 
     def _pairs(self) -> None:
-        """Which words hold which pair of letters."""
+        """Which words contain which pair of letters."""
         letters = self._letters
         before = np.concatenate([np.zeros((len(letters), 1), letters.dtype), letters[:, :-1]], axis=1)
         there = letters > 0
@@ -70,17 +70,17 @@ class Search:
         self._pair_ends = np.concatenate([starts, [len(pairs)]])
 
     def find(self, query: str, n: int) -> NDArray[np.int32]:
-        """Numbers of up to n items: the very name, then names beginning so, then words beginning so, then slips."""
+        """Numbers of up to n items: the name itself, names with this prefix, words with this prefix, then typos."""
         words = [word for word in _plain(pa.array([query[:200]]))[0].as_py().split(" ") if word][:_WORDS]
         if not words:
             return np.zeros(0, np.int32)
-        found = self._together([self._beginning(word) for word in words], words, n)
+        found = self._matching_all([self._with_prefix(word) for word in words], words, n)
         if len(found) < n:
-            slips = self._together([self._near(word) for word in words], words, n)
-            found = np.concatenate([found, slips[~np.isin(slips, found)]])[:n]
+            typos = self._matching_all([self._similar_words(word) for word in words], words, n)
+            found = np.concatenate([found, typos[~np.isin(typos, found)]])[:n]
         return found
 
-    def _together(self, matches: list[_Match], words: list[str], n: int) -> NDArray[np.int32]:
+    def _matching_all(self, matches: list[_Match], words: list[str], n: int) -> NDArray[np.int32]:
         """The items that match every word, best first."""
         items = matches[0].items
         for match in matches[1:]:
@@ -92,7 +92,7 @@ class Search:
             cost += match.cost[np.searchsorted(match.items, items)]
         first = matches[0].first[np.searchsorted(matches[0].items, items)]
         whole = (cost == 0) & (self._length[items] == len(words))
-        # The cost of beginnings counts little beside where the name begins; edits count more.
+        # Edits count most, then whether it is the whole name, then whether the name begins with the first word.
         edits = np.maximum(cost - len(words), 0)
         key = (((edits * 2 + ~whole) * 2 + ~first) << 32) + items
         if len(key) > n:
@@ -100,7 +100,7 @@ class Search:
             items, key = items[best], key[best]
         return np.asarray(items[np.argsort(key)], np.int32)
 
-    def _beginning(self, word: str) -> _Match:
+    def _with_prefix(self, word: str) -> _Match:
         low = bisect.bisect_left(self._words, word)
         high = bisect.bisect_left(self._words, word + "\U0010ffff", lo=low)
         exact = low < len(self._words) and self._words[low] == word
@@ -108,8 +108,8 @@ class Search:
         cost[:1] -= exact
         return self._items_of(np.arange(low, high), cost)
 
-    def _near(self, word: str) -> _Match:
-        """Words that begin so but for one slip, or two in a long word."""
+    def _similar_words(self, word: str) -> _Match:
+        """Words that begin so but for one typo, or two in a long word."""
         letters = _letters([word])
         allowed = 0 if len(word) < 3 else 1 if len(word) < 7 else 2
         query = letters[0][letters[0] > 0]
@@ -126,10 +126,10 @@ class Search:
         return self._items_of(near[close], 1 + distance[close])
 
     def _items_of(self, words: NDArray[np.int64], cost: NDArray[np.int32]) -> _Match:
-        """The items that hold any of these words, each with its cheapest."""
+        """The items whose names contain any of these words, each with its lowest cost."""
         if not len(words):
             return _Match(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, bool))
-        if words[-1] - words[0] == len(words) - 1:  # a range, as beginnings are
+        if words[-1] - words[0] == len(words) - 1:  # a range, as prefixes are
             begin, end = self._ends[words[0]], self._ends[words[-1] + 1]
             items, first = self._items[begin:end], self._first[begin:end]
         else:
@@ -146,7 +146,7 @@ class Search:
 
 
 def _plain(names: pa.Array) -> pa.Array:
-    """Lower case, accents off, words with one space between."""
+    """Lower case, without accents, one space between words."""
     text = pc.utf8_lower(pc.utf8_normalize(names.cast(pa.string()), "NFKD"))
     text = pc.replace_substring_regex(text, r"\p{M}+", "")
     return pc.utf8_trim_whitespace(pc.replace_substring_regex(text, r"[^\p{L}\p{N}]+", " "))
@@ -164,9 +164,9 @@ def _hashed(before: NDArray[np.uint32], letters: NDArray[np.uint32]) -> NDArray[
 
 
 def _distances(query: NDArray[np.uint32], words: NDArray[np.uint32]) -> NDArray[np.int32]:
-    """Least edits (letters left out, put in, changed, or two exchanged) from the query to a beginning of each word.
+    """Least edits (letters deleted, inserted, changed, or two exchanged) from the query to a prefix of each word.
 
-    The usual table, one column for every word at once.
+    The usual dynamic program, over all words at once.
     """
     count, width = words.shape
     longest = min(width, len(query) + 2)
@@ -184,4 +184,4 @@ def _distances(query: NDArray[np.uint32], words: NDArray[np.uint32]) -> NDArray[
                 best = np.where(swapped, np.minimum(best, before[:, j - 1] + 1), best)
             fresh[:, j + 1] = best
         before, row = row, fresh
-    return np.asarray(row.min(axis=1), np.int32)  # over all beginnings of the word
+    return np.asarray(row.min(axis=1), np.int32)  # over all prefixes of the word

@@ -1,4 +1,4 @@
-"""What is counted, in the Prometheus text format. Counts of all workers are one count."""
+"""What is counted, in the Prometheus text format, added up over all workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.process_collector import ProcessCollector
 
-__all__ = ["CONTENT_TYPE", "SHARED", "Metrics"]
+__all__ = ["CONTENT_TYPE", "SHARED", "ServiceMetrics"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
@@ -17,7 +17,7 @@ SHARED = "PROMETHEUS_MULTIPROC_DIR"
 _SECONDS = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
-class Metrics:
+class ServiceMetrics:
     """The counters of one worker."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Metrics:
             "komd_waiting", "Requests in a thread or waiting for one", registry=own, multiprocess_mode="livesum"
         )
         self.events = Counter("komd_events_new", "Events that were not there before", registry=own)
-        self.reloads = Counter("komd_model_reloads", "Models taken up after the first", registry=own)
+        self.reloads = Counter("komd_model_reloads", "Models loaded after the first", registry=own)
         self.refusals = Counter("komd_model_refusals", "Models refused", registry=own)
         self.loaded = Gauge(
             "komd_model_loaded_timestamp_seconds", "When the model in use was loaded", registry=own,

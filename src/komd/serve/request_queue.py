@@ -1,10 +1,10 @@
-"""The threads in which everything slow is done, and the lines in front of them, which have an end.
+"""The threads that do everything slow, each with a bounded queue of requests.
 
-A bench is one thread. A second one on the same work makes every request dearer, not quicker: a request lets go of the
-GIL about ten times, and with two threads each time is a chance to wait for the other (measured: twice the processor
-time a request). There are several benches for different kinds of work; more cores are for more workers. The thread
-takes work from a queue and hands the result to the loop, nothing more: `concurrent.futures` spends as much on a future
-as a small problem takes to solve.
+A queue has one thread. A second one for the same work makes every request slower: a request releases the GIL about ten
+times, and each time it may have to wait for the other thread (measured: twice the processor time a request). There are
+several queues for different kinds of work; more cores are used by more workers. The thread takes work from the queue
+and hands the result to the event loop, nothing more: `concurrent.futures` spends as much time on a future as a small
+problem takes to solve.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
 from komd.errors import KomdError
-from komd.serve.prometheus import Metrics
+from komd.serve.prometheus import ServiceMetrics
 
-__all__ = ["Bench", "Busy"]
+__all__ = ["QueueFull", "RequestQueue"]
 
 Result = TypeVar("Result")
 _Job: TypeAlias = tuple[Callable[[], Any], asyncio.Future[Any], asyncio.AbstractEventLoop]
 
 
-class Busy(KomdError):
-    """Too many requests wait already."""
+class QueueFull(KomdError):
+    """Too many requests are waiting."""
 
 
-class Bench:
-    """A thread and its queue."""
+class RequestQueue:
+    """A thread and the requests that wait for it."""
 
-    def __init__(self, name: str, *, waiting: int, metrics: Metrics) -> None:
+    def __init__(self, name: str, *, waiting: int, metrics: ServiceMetrics) -> None:
         self._most = waiting + 1
         self._present = 0
         self._metrics = metrics
@@ -40,9 +40,9 @@ class Bench:
         self._thread.start()
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """`work()`, done in a thread. Raises Busy when too much is waiting."""
+        """`work()`, done in the thread. Raises QueueFull when too many requests are waiting."""
         if self._present >= self._most:
-            raise Busy(f"{self._present} requests wait already; try again in a moment")
+            raise QueueFull(f"{self._present} requests wait already; try again in a moment")
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Result] = loop.create_future()
         self._present += 1
@@ -63,18 +63,18 @@ class Bench:
             except BaseException as raised:
                 error = raised
             try:
-                loop.call_soon_threadsafe(_settle, answer, result, error)
-            except RuntimeError:  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(_resolve, answer, result, error)
+            except RuntimeError:  # the loop is closed: no request waits any more
                 return
-            del job, work, answer, result, error  # nothing is held while waiting for more
+            del job, work, answer, result, error  # nothing is kept alive while the queue is empty
 
     def close(self) -> None:
-        """Let the thread go when what is queued is done."""
+        """End the thread when the queue is empty."""
         self._jobs.put(None)
         self._thread.join()
 
 
-def _settle(answer: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+def _resolve(answer: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
     if answer.cancelled():
         return
     if error is None:

@@ -1,6 +1,7 @@
-"""What goes in and what comes out, as types: the OpenAPI description is made from them.
+"""Requests and responses as types: the OpenAPI description is made from them.
 
-Ids are text in every answer. In a question they may be text or whole numbers; 7 and "7" are the same.
+Ids are text in every response. In a request they may be text or whole numbers; 7 and "7" are the same. A class whose
+name another part of komd has keeps its name in the description by `title` and `__qualname__`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ __all__ = [
     "Contribution",
     "Curve",
     "Entry",
+    "ErrorDetail",
     "Event",
     "EventsKept",
     "Forgotten",
@@ -27,15 +29,14 @@ __all__ = [
     "Items",
     "Model",
     "Other",
-    "People",
-    "Person",
     "PostedEvents",
-    "Problem",
     "Recommendation",
-    "Recommendations",
+    "RecommendationList",
     "Similar",
     "SimilarItems",
     "Text",
+    "UserHistory",
+    "UserIds",
     "Why",
 ]
 
@@ -53,16 +54,18 @@ def _texts(ids: list[str | int] | None) -> list[str] | None:
     return None if ids is None else [one if type(one) is str else str(one) for one in ids]
 
 
-class _Asked(BaseModel):
+class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class _Answer(BaseModel):
+class _Response(BaseModel):
     """Made here, so not checked again."""
 
 
-class Problem(_Answer):
+class ErrorDetail(_Response, title="Problem"):
     """What was wrong, in words."""
+
+    __qualname__ = "Problem"
 
     detail: str
 
@@ -70,16 +73,16 @@ class Problem(_Answer):
 # ---- recommending ---------------------------------------------------------------------------------------------
 
 
-class Ask(_Asked):
-    """A question: for whom, and how. Give `user_id` or `history`, not both."""
+class Ask(_Request):
+    """A request: for which user, and how. Give `user_id` or `history`, not both."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"history": ["i7", "i42"], "n": 10, "explain": True}]}
     )
 
-    user_id: Identifier | None = Field(default=None, description="Somebody whose history is known or has been posted.")
+    user_id: Identifier | None = Field(default=None, description="A user whose history is known or has been posted.")
     history: list[Identifier] | None = Field(
-        default=None, max_length=LIMITS.history, description="What somebody chose, whoever they are."
+        default=None, max_length=LIMITS.history, description="What a user chose, known or not."
     )
     n: int = Field(default=10, ge=1, le=LIMITS.n, description="Length of the list.")
     exclude_seen: bool = Field(default=True, description="Leave out what is in the history.")
@@ -89,13 +92,13 @@ class Ask(_Asked):
     items: list[Identifier] | None = Field(default=None, max_length=LIMITS.listed, description="Only these items.")
     exclude: list[Identifier] | None = Field(default=None, max_length=LIMITS.listed, description="None of these items.")
     max_popularity: int | None = Field(
-        default=None, ge=0, le=2**53, description="Only items chosen by at most so many people. Scores are as they are."
+        default=None, ge=0, le=2**53, description="Only items chosen by at most so many users. Scores stay the same."
     )
     explain: bool = Field(default=False, description=f"Say why; then n is at most {LIMITS.explained}.")
     reasons: int = Field(default=10, ge=1, le=100, description="How many contributions to list; the others are summed.")
 
     @model_validator(mode="after")
-    def _whole(self) -> Ask:
+    def _consistent(self) -> Ask:
         if (self.user_id is None) == (self.history is None):
             raise ValueError("give user_id or history, one of them")
         if self.explain and self.n > LIMITS.explained:
@@ -104,7 +107,7 @@ class Ask(_Asked):
 
     @property
     def user(self) -> str | None:
-        """The person's id as text."""
+        """The user's id as text."""
         return None if self.user_id is None else str(self.user_id)
 
     @property
@@ -122,8 +125,8 @@ class Ask(_Asked):
         """The deny list as texts."""
         return _texts(self.exclude)
 
-    def manner(self) -> Any:
-        """How is asked, whoever asks."""
+    def options(self) -> Any:
+        """All of the request but the user: requests that agree in it are ranked together."""
         lists = (
             None if self.items is None else tuple(self.items),
             None if self.exclude is None else tuple(self.exclude),
@@ -131,13 +134,13 @@ class Ask(_Asked):
         return self.n, self.exclude_seen, lists, self.max_popularity, self.explain, self.reasons
 
 
-class Batch(_Asked):
-    """Several questions at once, all answered by the same model."""
+class Batch(_Request):
+    """Several requests at once, all answered by the same model."""
 
     requests: list[Ask] = Field(min_length=1, max_length=LIMITS.batch)
 
 
-class Contribution(_Answer):
+class Contribution(_Response):
     """What one item of the history adds to a score."""
 
     item_id: str
@@ -145,55 +148,57 @@ class Contribution(_Answer):
     contribution: float
 
 
-class Other(_Answer):
+class Other(_Response):
     """The contributions that are not listed, together."""
 
     items: int
     contribution: float
 
 
-class Why(_Answer):
+class Why(_Response):
     """contributions + others + global_term = score."""
 
     contributions: list[Contribution]
     others: Other
-    global_term: float = Field(description="What does not come from one item: the pull of everything not chosen.")
+    global_term: float = Field(description="What does not come from one item: the effect of everything not chosen.")
 
 
-class Recommendation(_Answer):
-    """One line of a list."""
+class Recommendation(_Response):
+    """One row of a list."""
 
     item_id: str
     name: str
     rank: int
     score: float
-    popularity: int = Field(description="How many people chose it.")
+    popularity: int = Field(description="How many users chose it.")
     popularity_rank: int
     details: dict[str, str] = Field(description="Further columns of the table of names.")
     why: Why | None = None
 
 
-class Recommendations(_Answer):
+class RecommendationList(_Response, title="Recommendations"):
     """A list, best first."""
+
+    __qualname__ = "Recommendations"
 
     user_id: str | None
     items: list[Recommendation]
     fallback: bool = Field(description="No known item in the history: the list goes by popularity.")
-    unknown_items: list[str] = Field(description="Items that the model does not know; they were passed over.")
+    unknown_items: list[str] = Field(description="Items that the model does not know; they were skipped.")
     model: str = Field(description="Version of the model that answered.")
 
 
-class BatchAnswer(_Answer):
-    """The lists, in the order of the questions."""
+class BatchAnswer(_Response):
+    """The lists, in the order of the requests."""
 
-    answers: list[Recommendations]
-
-
-# ---- people ---------------------------------------------------------------------------------------------------
+    answers: list[RecommendationList]
 
 
-class Event(_Asked):
-    """Somebody chose something."""
+# ---- users ----------------------------------------------------------------------------------------------------
+
+
+class Event(_Request):
+    """A user chose an item."""
 
     user_id: Identifier
     item_id: Identifier
@@ -204,7 +209,7 @@ class Event(_Asked):
         return str(self.user_id), str(self.item_id)
 
 
-class PostedEvents(_Asked):
+class PostedEvents(_Request):
     """One event or many. The same event again changes nothing."""
 
     model_config = ConfigDict(
@@ -214,41 +219,45 @@ class PostedEvents(_Asked):
     events: list[Event] = Field(min_length=1, max_length=LIMITS.events)
 
 
-class EventsKept(_Answer):
-    """What was kept. It is on the disk, and part of the next recommendation."""
+class EventsKept(_Response):
+    """What was stored. It is on the disk, and part of the next recommendation."""
 
     events: int = Field(description="Distinct pairs in the post.")
     new: int = Field(description="How many were not there before.")
-    unknown_items: list[str] = Field(description="Items the model does not know yet: kept, and not used until it does.")
+    unknown_items: list[str] = Field(description="Items the model does not know yet: stored, not used until it does.")
 
 
-class Entry(_Answer):
-    """One item of somebody's history."""
+class Entry(_Response):
+    """One item of a user's history."""
 
     item_id: str
     name: str
     in_model: bool = Field(description="Whether the model knows the item.")
     popularity: int
     popularity_rank: int | None
-    at: int | None = Field(description="When it was posted (milliseconds since 1970); null when the model brought it.")
+    at: int | None = Field(description="When it was posted (milliseconds since 1970); null when it is from the model.")
 
 
-class Person(_Answer):
-    """Everything that is known of somebody."""
+class UserHistory(_Response, title="Person"):
+    """Everything that is known of a user."""
+
+    __qualname__ = "Person"
 
     user_id: str
     items: list[Entry]
     low_rated: list[str] = Field(description="Items rated too low to be in the history, which the model knows of.")
 
 
-class People(_Answer):
-    """Ids of people."""
+class UserIds(_Response, title="People"):
+    """Ids of users."""
+
+    __qualname__ = "People"
 
     users: list[str]
 
 
-class Forgotten(_Answer):
-    """Somebody was forgotten."""
+class Forgotten(_Response):
+    """A user was forgotten."""
 
     user_id: str
     events: int = Field(description="How many stored events were deleted.")
@@ -257,7 +266,7 @@ class Forgotten(_Answer):
 # ---- items, model, health -------------------------------------------------------------------------------------
 
 
-class Item(_Answer):
+class Item(_Response):
     """An item and what it is called."""
 
     item_id: str
@@ -267,34 +276,34 @@ class Item(_Answer):
     details: dict[str, str]
 
 
-class Items(_Answer):
+class Items(_Response):
     """Items, best match first."""
 
     items: list[Item]
 
 
 class Similar(Item):
-    """An item that is like another."""
+    """An item that is similar to another."""
 
     similarity: float
 
 
-class SimilarItems(_Answer):
-    """What is like an item, most alike first."""
+class SimilarItems(_Response):
+    """What is similar to an item, the most similar first."""
 
     item_id: str
     name: str
     items: list[Similar]
 
 
-class Curve(_Answer):
-    """The long tail: the item of rank ranks[k] was chosen by counts[k] people."""
+class Curve(_Response):
+    """The long tail: the item of rank ranks[k] was chosen by counts[k] users."""
 
     ranks: list[int]
     counts: list[int]
 
 
-class Model(_Answer):
+class Model(_Response):
     """The model in use."""
 
     model: str
@@ -307,7 +316,7 @@ class Model(_Answer):
     example_item: str
 
 
-class Health(_Answer):
-    """A word on how it is going."""
+class Health(_Response):
+    """The state of the service."""
 
     status: str

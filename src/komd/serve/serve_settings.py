@@ -1,4 +1,4 @@
-"""What a service is started with, checked once, and handed to every worker as text."""
+"""The settings of a service, checked once, and given to every worker as text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHORTEST_TOKEN = 16
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a request may ask for, and how long it may take to ask."""
+    """The limits of requests: sizes, lengths and times."""
 
     body: int = 1 << 20
     """Bytes of a request's body."""
@@ -32,9 +32,9 @@ class Limits:
     history: int = 2000
     """Items of a posted history."""
     stored: int = 10_000
-    """Live items of one person that are taken into account: the newest."""
+    """Live items of one user that are used: the newest."""
     batch: int = 256
-    """People in one batch, or events in one post times four."""
+    """Users in one batch; a post may have four times as many events."""
     listed: int = 20_000
     """Items in an allow or deny list."""
     identifier: int = 256
@@ -44,7 +44,7 @@ class Limits:
     body_seconds: float = 10.0
     """From the head of a request to the end of its body."""
     write_seconds: float = 30.0
-    """How long a client may leave an answer untaken."""
+    """How long a client may leave a response unread."""
     idle_seconds: int = 30
     """How long a connection is kept without a request."""
     connections: int = 1000
@@ -60,7 +60,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything a worker must know."""
+    """Everything that a worker needs to know."""
 
     model: Path
     store: str
@@ -89,25 +89,25 @@ class Settings:
         return Settings(**values | {"origins": tuple(values["origins"]), "limits": Limits(**values["limits"])})
 
     def check(self) -> list[str]:
-        """Raise InputError for what cannot or must not be served; returns warnings."""
+        """Raise InputError for settings that cannot or must not be served; returns warnings."""
         if self.workers < 1:
             raise InputError(f"workers must be at least 1, got {self.workers}")
         for origin in self.origins:
             if not origin.startswith(("http://", "https://")) or "*" in origin or origin.count("/") != 2:
                 raise InputError(f"an origin is like https://shop.example, got {origin!r}")
-        said = []
+        warnings = []
         if self.token_file is not None:
             self.tokens()
             if self.token_file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-                said.append(f"{self.token_file} can be read by others; chmod 600 keeps it to you")
+                warnings.append(f"{self.token_file} can be read by others; chmod 600 keeps it to you")
         elif not is_loopback(self.host):
             if not self.insecure:
                 raise InputError(
                     f"without a token file only this machine is served, and {self.host} is more than that: "
                     "give --token-file, or --insecure if everybody may ask and write"
                 )
-            said.append(f"no token: whoever reaches {self.host}:{self.port} can read and write everybody's history")
-        return said
+            warnings.append(f"no token: whoever reaches {self.host}:{self.port} can read and write everybody's history")
+        return warnings
 
     def tokens(self) -> tuple[str, ...]:
         """The tokens of the file, one a line; none when there is no file."""

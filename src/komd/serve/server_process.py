@@ -1,4 +1,4 @@
-"""Starting the service: one process, or several that share a socket and the pages of the model."""
+"""Starting the service: one process, or several that share a socket and the model's memory pages."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["configured", "log_to_stderr", "run"]
 
 _BACKLOG = 1024
-_GOODBYE = 10  # seconds that requests under way get to finish
+_SHUTDOWN_SECONDS = 10  # for unfinished requests
 
 
 def run(settings: Settings) -> None:
-    """Serve until told to stop."""
+    """Serve until stopped by a signal."""
     try:
         import uvicorn
 
@@ -41,13 +41,13 @@ def run(settings: Settings) -> None:
     if settings.workers == 1:
         app = komd.serve.app.create(settings)
     else:
-        _rehearse(settings)
+        _check_once(settings)
         os.environ[VARIABLE] = settings.to_text()
         shared = os.environ[SHARED] = tempfile.mkdtemp(prefix="komd-serve-")
         app = "komd.serve.app:from_environment"
     config = configured(app, settings)
-    place = f"[{settings.host}]" if ":" in settings.host else settings.host
-    print(f"serving {settings.model} on http://{place}:{listening.getsockname()[1]}", flush=True)
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    print(f"serving {settings.model} on http://{host}:{listening.getsockname()[1]}", flush=True)
     try:
         if settings.workers == 1:
             uvicorn.Server(config).run(sockets=[listening])
@@ -62,17 +62,17 @@ def run(settings: Settings) -> None:
 
 
 def configured(app: Any, settings: Settings) -> uvicorn.Config:
-    """How uvicorn runs an application, or the address of what makes one."""
+    """How uvicorn runs an application, or the import path of the function that makes one."""
     import uvicorn
 
-    from komd.serve.connections import Impatient
+    from komd.serve.connections import LimitedProtocol
 
     limits = settings.limits
     return uvicorn.Config(
         app,
         factory=isinstance(app, str),
         workers=settings.workers,
-        http=Impatient,
+        http=LimitedProtocol,
         ws="none",
         access_log=False,
         log_config=None,
@@ -80,19 +80,19 @@ def configured(app: Any, settings: Settings) -> uvicorn.Config:
         proxy_headers=False,
         lifespan="on",
         timeout_keep_alive=limits.idle_seconds,
-        timeout_graceful_shutdown=_GOODBYE,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         limit_concurrency=limits.connections,
         backlog=_BACKLOG,
     )
 
 
-def _rehearse(settings: Settings) -> None:
-    """Load the model and open the store once, so that what is wrong is said once, here."""
-    from komd.serve.event_store import Events
-    from komd.serve.hot_reload import Live
+def _check_once(settings: Settings) -> None:
+    """Load the model and open the store once, so that errors are reported once, before workers start."""
+    from komd.serve.event_store import EventStore
+    from komd.serve.hot_reload import ModelWatcher
 
-    Live(settings.model, settings.items)
-    Events(settings.store).close()
+    ModelWatcher(settings.model, settings.items)
+    EventStore(settings.store).close()
 
 
 def _bind(host: str, port: int) -> socket.socket:
@@ -111,7 +111,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def log_to_stderr() -> None:
-    """Lines with a time, once."""
+    """Log lines with a time to standard error; set up once."""
     ours = logging.getLogger("komd.serve")
     if not ours.handlers:
         handler = logging.StreamHandler(sys.stderr)

@@ -1,4 +1,4 @@
-"""People and items as a service sees them: the model's histories and the live ones are one history.
+"""From a request to its response: the model's history of a user and the live one are one history.
 
 Everything here is plain Python that may wait or compute; the API calls it from threads.
 """
@@ -6,16 +6,15 @@ Everything here is plain Python that may wait or compute; the API calls it from 
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from komd.serve.event_store import Events, Stored
-from komd.serve.hot_reload import Live
+from komd.serve.event_store import EventStore, StoredHistory
+from komd.serve.hot_reload import ModelWatcher
 from komd.serve.id_text import users_beginning
-from komd.serve.model_snapshot import Ranked, Shelf
+from komd.serve.model_snapshot import ModelSnapshot, RankedList, Reason
 from komd.serve.schemas import (
     Ask,
     Contribution,
@@ -25,59 +24,57 @@ from komd.serve.schemas import (
     Item,
     Model,
     Other,
-    Person,
     Recommendation,
-    Recommendations,
+    RecommendationList,
     Similar,
     SimilarItems,
+    UserHistory,
     Why,
 )
 from komd.serve.serve_settings import Limits
 
 __all__ = ["Service"]
 
+_NO_ITEMS = np.zeros(0, np.int32)
 
-_NOTHING = np.zeros(0, np.int32)
 
+class _KnownOf(NamedTuple):
+    """What is known of the user of one request, in inside numbers."""
 
-@dataclass(frozen=True)
-class _Asked:
-    """One person's question in inside numbers."""
-
-    row: NDArray[np.int32]
-    unknown: list[str]
-    seen: NDArray[np.int32]  # what they know besides
+    history: NDArray[np.int32]
+    unknown: list[str]  # items that the model does not know
+    seen: NDArray[np.int32]  # items known to the user besides the history
 
 
 class Service:
-    """What the API answers with."""
+    """Answers the requests of the API."""
 
-    def __init__(self, live: Live, events: Events, limits: Limits) -> None:
-        self.live = live
+    def __init__(self, watcher: ModelWatcher, events: EventStore, limits: Limits) -> None:
+        self.watcher = watcher
         self.events = events
         self.limits = limits
 
     # ---- recommending -----------------------------------------------------------------------------------------
 
-    def recommend(self, ask: Ask) -> Recommendations:
-        """The list of one person."""
+    def recommend(self, ask: Ask) -> RecommendationList:
+        """The list of one user."""
         return self.recommend_all([ask])[0]
 
-    def recommend_all(self, asks: list[Ask]) -> list[Recommendations]:
-        """The lists of several people, all by the same model. Those who ask in the same way are scored together."""
-        shelf = self.live.current
-        asked = [self._asked(shelf, ask) for ask in asks]
-        alike: dict[Any, list[int]] = {}
-        for place, ask in enumerate(asks):
-            alike.setdefault(ask.manner(), []).append(place)
-        answers: dict[int, Recommendations] = {}
-        for places in alike.values():
-            ask = asks[places[0]]
-            allow, allow_unknown = self._listed(shelf, ask.allowed)
-            deny, deny_unknown = self._listed(shelf, ask.denied)
-            lists = shelf.recommend(
-                [asked[place].row for place in places],
-                seen=[asked[place].seen for place in places],
+    def recommend_all(self, asks: list[Ask]) -> list[RecommendationList]:
+        """The lists of several users, all by the same model. Requests with the same options are ranked together."""
+        snapshot = self.watcher.current
+        users = [self._known_of(snapshot, ask) for ask in asks]
+        groups: dict[Any, list[int]] = {}
+        for k, ask in enumerate(asks):
+            groups.setdefault(ask.options(), []).append(k)
+        answers: dict[int, RecommendationList] = {}
+        for group in groups.values():
+            ask = asks[group[0]]
+            allow, allow_unknown = (None, []) if ask.allowed is None else snapshot.find_items(ask.allowed)
+            deny, deny_unknown = (None, []) if ask.denied is None else snapshot.find_items(ask.denied)
+            lists = snapshot.recommend(
+                [users[k].history for k in group],
+                seen=[users[k].seen for k in group],
                 n=ask.n,
                 exclude_seen=ask.exclude_seen,
                 allow=allow,
@@ -85,159 +82,130 @@ class Service:
                 max_popularity=ask.max_popularity,
                 reasons=ask.reasons if ask.explain else None,
             )
-            for place, ranked in zip(places, lists, strict=True):
-                unknown = [*asked[place].unknown, *allow_unknown, *deny_unknown]
-                answers[place] = _answer(shelf, asks[place], ranked, list(dict.fromkeys(unknown)))
-        return [answers[place] for place in range(len(asks))]
+            for k, ranked in zip(group, lists, strict=True):
+                unknown = dict.fromkeys([*users[k].unknown, *allow_unknown, *deny_unknown])
+                answers[k] = _response(snapshot, asks[k].user, ranked, list(unknown))
+        return [answers[k] for k in range(len(asks))]
 
-    def _asked(self, shelf: Shelf, ask: Ask) -> _Asked:
-        if ask.user is not None:
-            row, unknown, stored = self._history(shelf, ask.user)
-            forgotten = stored.forgotten or not ask.exclude_low_rated
-            return _Asked(row, unknown, _NOTHING if forgotten else shelf.seen(ask.user))
-        texts = ask.chosen
-        numbers = shelf.item_numbers(texts)
-        return _Asked(numbers[numbers >= 0], [t for t, k in zip(texts, numbers, strict=True) if k < 0], _NOTHING)
+    def _known_of(self, snapshot: ModelSnapshot, ask: Ask) -> _KnownOf:
+        if ask.user is None:
+            return _KnownOf(*snapshot.find_items(ask.chosen), _NO_ITEMS)
+        history, unknown, stored = self._history(snapshot, ask.user)
+        unseen = stored.forgotten or not ask.exclude_low_rated
+        return _KnownOf(history, unknown, _NO_ITEMS if unseen else snapshot.seen(ask.user))
 
-    def _history(self, shelf: Shelf, user: str) -> tuple[NDArray[np.int32], list[str], Stored]:
-        """The one history of a person: what the model holds, unless forgotten, and what came since."""
-        stored = self.events.person(user, newest=self.limits.stored)
-        texts = [item for item, _ in stored.events]
-        numbers = shelf.item_numbers(texts)
-        unknown = [text for text, number in zip(texts, numbers, strict=True) if number < 0]
-        learned = None if stored.forgotten else shelf.learned(user)
-        row = numbers[numbers >= 0]
-        return (row if learned is None else np.union1d(learned, row).astype(np.int32)), unknown, stored
+    def _history(self, snapshot: ModelSnapshot, user: str) -> tuple[NDArray[np.int32], list[str], StoredHistory]:
+        """The one history of a user: what the model has, unless forgotten, and what was posted since."""
+        stored = self.events.history(user, newest=self.limits.stored)
+        history, unknown = snapshot.find_items([item for item, _ in stored.events])
+        learned = None if stored.forgotten else snapshot.learned_history(user)
+        if learned is not None:
+            history = np.union1d(learned, history).astype(np.int32)
+        return history, unknown, stored
 
-    @staticmethod
-    def _listed(shelf: Shelf, texts: list[str] | None) -> tuple[NDArray[np.int32] | None, list[str]]:
-        if texts is None:
-            return None, []
-        numbers = shelf.item_numbers(texts)
-        return numbers[numbers >= 0], [text for text, number in zip(texts, numbers, strict=True) if number < 0]
+    # ---- users ------------------------------------------------------------------------------------------------
 
-    # ---- people -----------------------------------------------------------------------------------------------
-
-    def keep(self, pairs: list[tuple[str, str]]) -> tuple[Future[int], EventsKept]:
-        """Keep events: the answer is true once the future is done, which says how many were new."""
-        items = list(dict.fromkeys(item for _, item in pairs))
-        numbers = self.live.current.item_numbers(items)
-        unknown = [item for item, number in zip(items, numbers, strict=True) if number < 0]
+    def add_events(self, pairs: list[tuple[str, str]]) -> tuple[Future[int], EventsKept]:
+        """Store events: the response is true once the future is done, which says how many were new."""
+        _, unknown = self.watcher.current.find_items(list(dict.fromkeys(item for _, item in pairs)))
         return self.events.add(pairs), EventsKept(events=len(set(pairs)), new=0, unknown_items=unknown)
 
-    def person(self, user: str) -> Person | None:
-        """Somebody's whole history; None when nothing is known of them."""
-        shelf = self.live.current
-        row, unknown, stored = self._history(shelf, user)
-        low = _NOTHING if stored.forgotten else shelf.seen(user)
-        if not len(row) and not unknown and not len(low):
+    def user_history(self, user: str) -> UserHistory | None:
+        """The whole history of a user; None when nothing is known of them."""
+        snapshot = self.watcher.current
+        history, unknown, stored = self._history(snapshot, user)
+        low = _NO_ITEMS if stored.forgotten else snapshot.seen(user)
+        if not len(history) and not unknown and not len(low):
             return None
         when = dict(stored.events)
-        texts = shelf.item_texts(row)
-        known = [_entry(shelf, int(k), text, when.get(text)) for k, text in zip(row, texts, strict=True)]
-        strange = [_stranger(text, when[text]) for text in unknown]
-        entries = sorted(known + strange, key=lambda entry: entry.at or 0)
-        return Person(user_id=user, items=entries, low_rated=shelf.item_texts(low))
+        entries = [
+            Entry(**fields, in_model=True, at=when.get(fields["item_id"])) for fields in _item_fields(snapshot, history)
+        ]
+        entries += [
+            Entry(item_id=text, name=text, in_model=False, popularity=0, popularity_rank=None, at=when[text])
+            for text in unknown
+        ]
+        entries.sort(key=lambda entry: entry.at or 0)
+        return UserHistory(user_id=user, items=entries, low_rated=snapshot.item_texts(low))
 
-    def people(self, prefix: str, n: int) -> list[str]:
-        """Up to n ids of people that begin so: those of the model and those of the store, without the forgotten."""
-        shelf = self.live.current
-        learned = users_beginning(shelf.catalogue.users, prefix, 2 * n)
-        gone = self.events.among_forgotten(learned)
-        live = self.events.users(prefix, n)
-        return list(dict.fromkeys([user for user in learned if user not in gone] + live))[:n]
+    def user_ids(self, prefix: str, n: int) -> list[str]:
+        """Up to n user ids with this prefix: those of the model and those of the store, without the forgotten."""
+        learned = users_beginning(self.watcher.current.catalogue.users, prefix, 2 * n)
+        forgotten = self.events.among_forgotten(learned)
+        stored = self.events.users(prefix, n)
+        return list(dict.fromkeys([user for user in learned if user not in forgotten] + stored))[:n]
 
     # ---- items ------------------------------------------------------------------------------------------------
 
     def search(self, query: str, n: int) -> list[Item]:
-        """Items by name, or the most popular ones when nothing is typed."""
-        shelf = self.live.current
-        m = len(shelf.catalogue.order)
-        numbers = shelf.search.find(query, n) if query.strip() else np.arange(min(n, m), dtype=np.int32)
-        return [_item(shelf, int(k), text) for k, text in zip(numbers, shelf.item_texts(numbers), strict=True)]
+        """Items by name, or the most popular ones for an empty query."""
+        snapshot = self.watcher.current
+        m = len(snapshot.catalogue.order)
+        numbers = snapshot.name_index.find(query, n) if query.strip() else np.arange(min(n, m), dtype=np.int32)
+        return _items(snapshot, numbers)
 
     def item(self, text: str) -> Item | None:
         """One item; None when the model does not know it."""
-        shelf = self.live.current
-        number = int(shelf.item_numbers([text])[0])
-        return _item(shelf, number, text) if number >= 0 else None
+        snapshot = self.watcher.current
+        return next(iter(_items(snapshot, snapshot.find_items([text])[0])), None)
 
     def similar(self, text: str, n: int) -> SimilarItems | None:
-        """The items most like one; None when the model does not know it."""
-        shelf = self.live.current
-        number = int(shelf.item_numbers([text])[0])
+        """The items most similar to one; None when the model does not know it."""
+        snapshot = self.watcher.current
+        number = int(snapshot.item_numbers([text])[0])
         if number < 0:
             return None
-        near, likeness = shelf.similar(number, n)
+        near, similarities = snapshot.similar(number, n)
         found = [
-            Similar(**_item(shelf, int(k), one).model_dump(), similarity=float(like))
-            for k, one, like in zip(near, shelf.item_texts(near), likeness, strict=True)
+            Similar(**item.model_dump(), similarity=similarity)
+            for item, similarity in zip(_items(snapshot, near), similarities.tolist(), strict=True)
         ]
-        return SimilarItems(item_id=text, name=shelf.names.name(number), items=found)
+        return SimilarItems(item_id=text, name=snapshot.names.name(number), items=found)
 
     def curve(self) -> Curve:
         """The long tail of the catalogue."""
-        ranks, counts = self.live.current.curve
+        ranks, counts = self.watcher.current.curve
         return Curve(ranks=ranks, counts=counts)
 
     def model(self) -> Model:
-        """About the model."""
-        return Model(**self.live.current.about())
+        """About the model in use."""
+        return Model(**self.watcher.current.about())
 
 
-def _item(shelf: Shelf, number: int, text: str) -> Item:
-    return Item(
-        item_id=text,
-        name=shelf.names.name(number),
-        popularity=int(shelf.catalogue.popularity[number]),
-        popularity_rank=number + 1,
-        details=shelf.names.details(number),
-    )
+def _item_fields(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> list[dict[str, Any]]:
+    """What responses say of every item, by inside number."""
+    popularity = snapshot.catalogue.popularity[numbers].tolist()
+    texts, names = snapshot.item_texts(numbers), snapshot.item_names(numbers)
+    return [
+        {"item_id": text, "name": name, "popularity": int(count), "popularity_rank": number + 1}
+        for number, text, name, count in zip(numbers.tolist(), texts, names, popularity, strict=True)
+    ]
 
 
-def _entry(shelf: Shelf, number: int, text: str, at: int | None) -> Entry:
-    return Entry(
-        item_id=text,
-        name=shelf.names.name(number),
-        in_model=True,
-        popularity=int(shelf.catalogue.popularity[number]),
-        popularity_rank=number + 1,
-        at=at,
-    )
+def _items(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> list[Item]:
+    details = map(snapshot.names.details, numbers.tolist())
+    return [Item(**fields, details=more) for fields, more in zip(_item_fields(snapshot, numbers), details, strict=True)]
 
 
-def _stranger(text: str, at: int) -> Entry:
-    """An item the model does not know."""
-    return Entry(item_id=text, name=text, in_model=False, popularity=0, popularity_rank=None, at=at)
-
-
-def _answer(shelf: Shelf, ask: Ask, ranked: Ranked, unknown: list[str]) -> Recommendations:
-    numbers = ranked.items.tolist()
-    texts, names = shelf.item_texts(ranked.items), shelf.item_names(ranked.items)
-    popularity, scores = shelf.catalogue.popularity[ranked.items].tolist(), ranked.scores.tolist()
-    rows = []
-    for k, number in enumerate(numbers):
-        rows.append(
-            Recommendation(
-                item_id=texts[k],
-                name=names[k],
-                rank=k + 1,
-                score=scores[k],
-                popularity=int(popularity[k]),
-                popularity_rank=number + 1,
-                details=shelf.names.details(number),
-                why=None if ranked.reasons is None else _why(shelf, ranked, k),
-            )
+def _response(snapshot: ModelSnapshot, user: str | None, ranked: RankedList, unknown: list[str]) -> RecommendationList:
+    numbers, scores = ranked.items.tolist(), ranked.scores.tolist()
+    rows = [
+        Recommendation(
+            **fields,
+            rank=k + 1,
+            score=scores[k],
+            details=snapshot.names.details(numbers[k]),
+            why=None if ranked.reasons is None else _why(snapshot, ranked.reasons[k]),
         )
-    return Recommendations(
-        user_id=ask.user, items=rows, fallback=ranked.fallback, unknown_items=unknown, model=shelf.version
+        for k, fields in enumerate(_item_fields(snapshot, ranked.items))
+    ]
+    return RecommendationList(
+        user_id=user, items=rows, fallback=ranked.fallback, unknown_items=unknown, model=snapshot.version
     )
 
 
-def _why(shelf: Shelf, ranked: Ranked, k: int) -> Why:
-    assert ranked.reasons is not None
-    reason = ranked.reasons[k]
-    texts, names = shelf.item_texts(reason.items), shelf.item_names(reason.items)
+def _why(snapshot: ModelSnapshot, reason: Reason) -> Why:
+    texts, names = snapshot.item_texts(reason.items), snapshot.item_names(reason.items)
     parts = [
         Contribution(item_id=text, name=name, contribution=part)
         for text, name, part in zip(texts, names, reason.contributions.tolist(), strict=True)

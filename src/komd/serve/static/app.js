@@ -1,4 +1,4 @@
-// The page: a history in this tab, and what the service says to it. Nothing is written anywhere.
+// The page: a history in this tab, and the recommendations for it. Nothing is stored.
 
 import { drawCards } from "./cards.js";
 import { Problem, ask, id } from "./client.js";
@@ -29,7 +29,7 @@ function setHistory(items, whose = null) {
   return refresh();
 }
 
-// Colours go to the items that matter most to this list; who has one and still matters keeps it.
+// The items that matter most to this list get colours; those that had one before keep it.
 function colour(answer) {
   const weight = new Map();
   for (const row of answer.items) {
@@ -119,13 +119,13 @@ function drawPlot() {
   find("tail-caption").textContent = describe(state.answer.items, marked, state.curve);
   const hidden = above(state.limit, state.curve);
   find("rare-note").textContent = state.limit === null
-    ? "Anything may be recommended. Move right to leave out what everybody knows; scores stay as they are."
-    : `Only items that at most ${whole(state.limit)} ${state.limit === 1 ? "person" : "people"} chose: the ${whole(hidden)} most popular are left out.`;
+    ? "Anything may be recommended. Move right to leave out popular items; scores stay the same."
+    : `Only items that at most ${whole(state.limit)} ${state.limit === 1 ? "user" : "users"} chose: the ${whole(hidden)} most popular are left out.`;
 }
 
 async function similar(item) {
   const { items } = await ask(`/v1/items/${id(item.item_id)}/similar?n=8`);
-  find("similar-title").textContent = `Like ${item.name}`;
+  find("similar-title").textContent = `Similar to ${item.name}`;
   const most = Math.max(...items.map((one) => one.similarity), 0);
   find("similar-list").replaceChildren(
     ...items.map((one) => make("li", {},
@@ -133,14 +133,14 @@ async function similar(item) {
         make("span", { class: "likeness" }, make("span", { style: { width: `${(100 * one.similarity) / most}%` } }))),
       make("span", { class: "number soft" }, one.similarity.toFixed(2)),
       make("button", { class: "plain", type: "button", "aria-label": `Add ${one.name}`, onclick: () => { find("similar").close(); add(one); } }, "Add"))),
-    ...(items.length ? [] : [make("li", { class: "soft" }, "Nothing is like it.")]));
+    ...(items.length ? [] : [make("li", { class: "soft" }, "Nothing is similar to it.")]));
   find("similar").showModal();
 }
 
-async function person(user) {
+async function showUser(user) {
   const found = await ask(`/v1/users/${id(user)}`);
   const known = found.items.filter((item) => item.in_model);
-  state.answer = null; // another person: nothing has moved, everything is different
+  state.answer = null; // another user: no ranks to compare with
   await setHistory(known.slice(-2000), user);
   say(`${known.length} items of ${user}.`);
 }
@@ -151,15 +151,15 @@ async function begin() {
     search: async (query) => (await ask(`/v1/items?n=8&q=${id(query)}`)).items,
     show: (item) => [
       make("span", { class: "name" }, item.name),
-      make("span", { class: "soft" }, Object.values(item.details)[0]?.slice(0, 40) ?? `${whole(item.popularity)} people`)],
+      make("span", { class: "soft" }, Object.values(item.details)[0]?.slice(0, 40) ?? `${whole(item.popularity)} users`)],
     take: (item) => { add(item); find("search-input").focus(); },
-    empty: "Nothing is called that.",
+    empty: "No item has this name.",
   });
-  combobox("people", {
+  combobox("users", {
     search: async (query) => (await ask(`/v1/users?n=8&prefix=${id(query)}`)).users,
     show: (user) => [make("span", { class: "name" }, user)],
-    take: person,
-    empty: "Nobody is called that.",
+    take: showUser,
+    empty: "No user has this id.",
   });
   find("clear").addEventListener("click", () => { setHistory([]); find("search-input").focus(); });
   find("rare").addEventListener("input", (event) => {
@@ -172,7 +172,7 @@ async function begin() {
 
   const [model, curve, popular] = await Promise.all([ask("/v1/model"), ask("/v1/popularity"), ask("/v1/items?n=8")]);
   state.curve = curve;
-  find("about").textContent = `${whole(model.items)} items, ${whole(model.users)} people, ${whole(model.interactions)} choices`;
+  find("about").textContent = `${whole(model.items)} items, ${whole(model.users)} users, ${whole(model.interactions)} choices`;
   find("suggestions").replaceChildren(...popular.items.map((item) =>
     make("li", {}, make("button", { class: "chip", type: "button", onclick: () => add(item) }, item.name))));
   const given = location.hash.slice(1).split("&").filter(Boolean).slice(0, 200);

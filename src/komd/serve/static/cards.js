@@ -4,7 +4,7 @@ import { digitsFor, make, signed, whole } from "./dom.js";
 
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
-// Everything a score is the sum of: what each item adds, the other items together, and what nobody's item adds.
+// The parts that sum to a score: what each item adds, the other items together, and the global term.
 export function parts(row, hueOf) {
   const { contributions, others, global_term } = row.why;
   const found = contributions.map((part) => ({ name: part.name, value: part.contribution, hue: hueOf(part.item_id) }));
@@ -55,7 +55,7 @@ function movement(row, before) {
 
 function card(row, told, { digits, longest, shown, moved, fallback, add, similar }) {
   const about = Object.values(row.details)[0];
-  const details = `${about ? `${about.slice(0, 60)} · ` : ""}chosen by ${whole(row.popularity)} ${row.popularity === 1 ? "person" : "people"}`;
+  const details = `${about ? `${about.slice(0, 60)} · ` : ""}chosen by ${whole(row.popularity)} ${row.popularity === 1 ? "user" : "users"}`;
   return make("li", { class: "card", "data-id": row.item_id },
     make("div", { class: "line" },
       make("span", { class: "rank", "aria-hidden": "true" }, String(row.rank)),
@@ -76,11 +76,11 @@ function card(row, told, { digits, longest, shown, moved, fallback, add, similar
 function why(row, told, { digits, longest, shown }) {
   const share = (value) => `${longest > 0 ? (100 * value) / longest : 0}%`;
   const up = positive(told);
-  const taken = up - row.score;
+  const subtracted = up - row.score;
   const bar = make("span", { class: "bar", "aria-hidden": "true" },
     ...told.filter((part) => part.value > 0).map((part) =>
       make("span", { class: "piece", "data-hue": part.hue, title: `${part.name} ${signed(part.value, digits)}`, style: { width: share(part.value) } })),
-    taken > 0 && make("span", { class: "taken", style: { left: share(Math.max(0, row.score)), width: share(Math.min(taken, up)) } }),
+    subtracted > 0 && make("span", { class: "subtracted", style: { left: share(Math.max(0, row.score)), width: share(Math.min(subtracted, up)) } }),
     make("span", { class: "tick", style: { left: share(Math.max(0, row.score)) } }),
   );
   const largest = Math.max(...told.map((part) => Math.abs(part.value)), 0);

@@ -35,7 +35,7 @@ export function drawTail(place, curve, { history, recommended, hidden }) {
         ...ticks(last).map((rank) => svg("text", { x: x(rank), y: floor + 16, "text-anchor": "middle" }, short(rank))),
         ...ticks(most).map((count) => svg("text", { x: LEFT - 8, y: y(count) + 4, "text-anchor": "end" }, short(count))),
         svg("text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, "rank in popularity"),
-        svg("text", { x: -(TOP + floor) / 2, y: 12, transform: "rotate(-90)", "text-anchor": "middle" }, "people who chose it")),
+        svg("text", { x: -(TOP + floor) / 2, y: 12, transform: "rotate(-90)", "text-anchor": "middle" }, "users who chose it")),
       ...history.map((item) => mark(item, "mine", [svg("circle", { r: 4.5 })])),
       ...[...recommended].reverse().map((item) => mark(item, "theirs", [svg("circle", { r: 8 }), svg("text", { y: 3.4, "text-anchor": "middle" }, String(item.rank))])),
     ),
