@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import warnings
 
@@ -16,42 +15,8 @@ import sklearn.base
 import komd
 from komd.data.interactions import Interactions
 from komd.errors import FallbackWarning, InputError, UnknownIdError
-from komd.models.registry import MODELS
 from tests import reference
-
-# Other parametrisations worth holding to the same promises, by model.
-VARIANTS = {
-    "CFKOMD": [
-        {},
-        {"kernel": "linear", "negatives": "mean"},
-        {"kernel": "rbf", "regularization": 1.0},
-        {"kernel": "jaccard", "regularization": 0.0},
-        {"user_damping": 0.5, "popularity": 0.2, "negatives_weight": 0.5},
-        {"kernel": "linear", "user_damping": 0.5, "popularity": 0.1, "ridge": 3.0, "negatives_weight": 0.0},
-        {"user_damping": 0.5, "ridge": 30.0, "rank": 12, "storage": "sparse"},
-        {"popularity": 0.2, "ridge": 30.0, "rank": 12, "prior": 0.01, "storage": "streamed"},
-        {"user_damping": 0.5, "prior": 0.003, "prior_power": 1.0, "negatives_weight": 0.5, "storage": "sparse"},
-    ],
-    "CFOMD": [{}, {"kernel": "tanimoto", "regularization_negatives": 0.1}],
-    # Learned by gradient steps: enough of them for data this small.
-    "BPR": [{"factors": 8, "iterations": 300, "learning_rate": 0.05, "regularization": 0.001}],
-    "BPRKNN": [{"epochs": 60, "learning_rate": 0.02}],
-    "WRMF": [{"factors": 4}],
-}
-EVERY = [model(**params) for name, model in MODELS.items() for params in VARIANTS.get(name, [{}])]
-PERSONAL = [model for model in EVERY if type(model).__name__ != "Popularity"]
-# One matrix product for a block of people rounds as the block is wide: such models agree to rounding, not to the bit.
-ROUNDS_BY_BLOCK = {"BPR", "WRMF"}
-RIVALS = {"BPR", "WRMF"}  # the extra that may not be installed
-UNEXPLAINED = {"BPR"}  # no part of a score belongs to an item of the history: refused with the reason
-HAS_IMPLICIT = importlib.util.find_spec("implicit") is not None
-
-
-@pytest.fixture(autouse=True)
-def _installed(request):
-    params = getattr(getattr(request.node, "callspec", None), "params", {})
-    if type(params.get("model")).__name__ in RIVALS and not HAS_IMPLICIT:
-        pytest.skip("implicit is not installed: the extra rivals")
+from tests.contracts.variants import EVERY, PERSONAL, ROUNDS_BY_BLOCK, UNEXPLAINED
 
 
 def only_with_strangers(model):
@@ -60,21 +25,6 @@ def only_with_strangers(model):
         with pytest.raises(InputError, match=f"{type(model).__name__} serves only the people it was fitted to"):
             model.recommend(histories={"guest": [model.catalogue.items[0]]})
         pytest.skip(f"{type(model).__name__} serves only the people it was fitted to")
-
-
-@pytest.fixture(params=EVERY, ids=repr)
-def model(request, small):
-    """Every model, fitted on the small data."""
-    return _fitted(repr(request.param), request.param, small)
-
-
-_FITTED = {}
-
-
-def _fitted(key, model, data):
-    if key not in _FITTED:
-        _FITTED[key] = model.clone().fit(data)
-    return _FITTED[key]
 
 
 def rows(found):

@@ -84,7 +84,7 @@ class ModelSnapshot:
     def _warm_up(self) -> None:
         """Compile, touch every page that is mapped, and fail now rather than in a request."""
         for array in self.model.learned_arrays().values():
-            array.reshape(-1).view(np.uint8)[::4096].max(initial=0)
+            array.ravel().view(np.uint8)[::4096].max(initial=0)
         row = np.arange(min(2, len(self.catalogue.order)), dtype=np.int32)
         self.recommend([row], n=3, reasons=2)
         self.similar(0, 3)
