@@ -103,6 +103,13 @@ def test_named_files_exist(page):
             assert made or (ROOT / word).exists() or list(ROOT.glob(word + "*")), f"{page.name} names {word}"
 
 
+def test_named_tests_exist():
+    known = {name for file in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (test_\w+)", text_of(file))}
+    for page in PAGES:
+        for name in re.findall(r"(?<![\w/.])(test_\w+)(?![\w.])", " ".join(code_of(text_of(page)))):
+            assert name in known, f"{page.name} names {name}"
+
+
 @pages
 def test_make_targets_and_modules_exist(page):
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)

@@ -1,4 +1,4 @@
-"""komd: top-N recommendation from implicit feedback, by kernels that maximise each person's margin.
+"""komd: top-N recommendation from implicit feedback, by kernels that maximise each user's margin.
 
     import komd
 
