@@ -43,7 +43,7 @@ STEPS = ("generate", "read", "limits", *MODELS, "cosine", "als")
 
 
 class Record:
-    """The figures of one contender, written anew whenever there is more."""
+    """The figures of one contender, written again whenever there are more."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self._file = folder / f"{name}.json"
@@ -123,7 +123,7 @@ def limits(record: Record, folder: Path) -> None:
 
 
 class Precision:
-    """Average precision at 500 by komd's own measures, of lists that come block after block."""
+    """Average precision at 500 by komd's own metric, of lists that come block after block."""
 
     def __init__(self, targets: Any, items: int) -> None:
         self._targets, self._mark = targets, np.zeros(items, np.uint8)
@@ -151,6 +151,7 @@ class Precision:
 def model(record: Record, folder: Path, text: str, memory: str | None) -> None:
     """Fit, rank, and (without a budget) rank and measure."""
     from benchmarks.phases import Clock
+    from komd.engine.ranking import RankingRequest
 
     clock = Clock()
     _warm(text)
@@ -163,10 +164,11 @@ def model(record: Record, folder: Path, text: str, memory: str | None) -> None:
     record.keep(fit=time.perf_counter() - start, fit_phases=clock.lap(), fit_peak=peak())
     del train
     tested = np.load(folder / "tested.npy")
-    _, rows, question, _ = fitted._asked(tested, DEPTH, None, True, None, None, "error")
-    targets, digest = fitted.catalogue.translated(test, "error")[0].take(tested), hashlib.sha256()
-    precision = Precision(targets, len(fitted.catalogue.order))
-    ranking, seconds = fitted.ranked_blocks(rows, question, threads=THREADS, memory=memory), 0.0
+    catalogue = fitted.catalogue
+    rows, request = catalogue.histories.take(tested), RankingRequest(DEPTH, catalogue.candidates())
+    targets, digest = catalogue.translated(test, "error")[0].take(tested), hashlib.sha256()
+    precision = Precision(targets, len(catalogue.order))
+    ranking, seconds = fitted.ranked_blocks(rows, request, threads=THREADS, memory=memory), 0.0
     while True:
         start = time.perf_counter()
         ranked = next(ranking, None)

@@ -96,12 +96,12 @@ def _line(words: str, one: dict[str, Any]) -> str:
 # ---- what is asked ---------------------------------------------------------------------------------------------
 
 
-def lines(model: Any, folder: Path) -> dict[str, Path]:
+def lines(model: Any, folder: Path, users: int = 2000) -> dict[str, Path]:
     """Files of requests: strangers with about 20 items, the same with reasons, users, and events among strangers."""
     rng = np.random.default_rng(0)
     catalogue = model.catalogue
     asked: dict[str, list[tuple[str, Any]]] = {name: [] for name in ("strangers", "reasons", "users", "mixed")}
-    for k in rng.choice(len(catalogue.users), 2000, replace=False).tolist():
+    for k in rng.choice(len(catalogue.users), users, replace=False).tolist():
         held = catalogue.item_ids(catalogue.histories.block(k, k + 1).indices).to_pylist()
         length = int(np.clip(rng.geometric(1 / 20), 1, min(len(held), 200)))
         history = [str(held[i]) for i in rng.choice(len(held), length, replace=False)]

@@ -1,0 +1,97 @@
+"""The benchmarks on data of a few hundred pairs: they run, and keep what their pages show. Nothing is timed here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import komd
+from benchmarks import filter as filters
+from benchmarks import limits, measure, movielens
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def plays():
+    return komd.generate(users=120, items=60, activity=8, rng=1)
+
+
+@pytest.fixture(autouse=True)
+def one_turn(monkeypatch):
+    """Every contender once, after one turn to warm up."""
+    for module in (movielens, filters):
+        monkeypatch.setattr(module, "side_by_side", lambda jobs, rounds=1: measure.side_by_side(jobs, rounds=1))
+
+
+def run(*words):
+    return subprocess.run(
+        [sys.executable, "-m", *words], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+
+
+def test_movielens(plays, monkeypatch):
+    pytest.importorskip("implicit")
+    pytest.importorskip("cvxopt")
+    monkeypatch.setattr(movielens, "movielens", lambda: ("small", plays))
+    real = movielens.solver
+    monkeypatch.setattr(movielens, "solver", lambda data: real(data, ranked_users=3))
+    found = movielens.run()
+    assert set(found) == {"data", "shape", "whole_job", "phases", "limits", "solver", "gram", "stranger", "cfomd"}
+    assert found["solver"]["worst_excess"] < 1e-6
+    assert found["limits"]["multiply_adds"] == plays.pairs * 60
+
+
+def test_filters(plays, monkeypatch):
+    monkeypatch.setattr(filters, "RANK", 8)
+    monkeypatch.setattr(filters, "RANKED_USERS", 10)
+    found = filters.eigenvectors(plays)
+    assert found["off"] < 0.05
+    assert found["nonzeros"] == np.count_nonzero(plays.to_csr().T @ plays.to_csr().toarray())
+    assert len(filters.scoring(plays, {"exact filter": {"ridge": 30.0}})["seconds"]) == 4
+
+
+def test_counting(plays):
+    rows = komd.Popularity().fit(plays).catalogue.histories
+    found = limits.counting(rows.indptr, rows.indices, 60, counts=500.0)
+    assert found["counts"] >= 500
+    assert set(found["per_second"]) == {"count_strip", "count_pairs", "gather_rows", "scipy"}
+
+
+def test_contenders(tmp_path):
+    """Lists of komd in processes of their own, streamed, with and without a budget: the same."""
+    run("benchmarks.contenders", "generate", str(tmp_path), str(tmp_path / "plays.parquet"), "400")
+    run("benchmarks.contenders", "read", str(tmp_path), str(tmp_path / "plays.parquet"), "40")
+    found = []
+    for name in ("ecfomd", "ecfomd-4gb"):
+        run("benchmarks.contenders", name, str(tmp_path))
+        found.append(json.loads((tmp_path / f"{name}.json").read_text()))
+    assert all(each["done"] for each in found)
+    assert found[0]["lists"] == found[1]["lists"]
+    assert found[0]["metrics"]["map@500"] == pytest.approx(found[0]["lists"]["map"])
+    assert {"gather", "solve", "count", "use"} <= set(found[0]["rank_phases"]["seconds"])
+    assert found[0]["rank_phases"]["work"]["multiply-adds"] > 0
+
+
+def test_growth(tmp_path):
+    run("benchmarks.scale", "--generate", str(tmp_path / "data.npz"), "1500", "300", "5")
+    found = json.loads(run("benchmarks.scale", "--measure", str(tmp_path / "data.npz")))
+    assert found["touched"] > 0 and found["phases"]["work"]["strips"] > 0
+
+
+def test_requests_and_search_of_the_service(plays, tmp_path):
+    serve = pytest.importorskip("benchmarks.serve.__main__")
+    model = komd.CFKOMD().fit(plays)
+    files = serve.lines(model, tmp_path, users=50)
+    assert {name: len(file.read_text().splitlines()) for name, file in files.items()} == {
+        "strangers": 50,
+        "reasons": 50,
+        "users": 50,
+        "mixed": 250,
+    }
+    assert serve.search(names=300, queries=5)["names"] == 300
