@@ -1,4 +1,4 @@
-"""A Spark cluster on loopback: a master and workers of one core each, all processes of their own."""
+"""A Spark cluster on loopback: a master and one-core workers, each in its own process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETTINGS = {
 
 
 def java() -> bool:
-    """Whether there is a Java that runs."""
+    """Whether Java runs here."""
     home = os.environ.get("JAVA_HOME")
     command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     return bool(command) and subprocess.run([str(command), "-version"], capture_output=True).returncode == 0
@@ -64,7 +64,7 @@ class Cluster:
         return worker
 
     def kill(self, worker: subprocess.Popen[bytes]) -> None:
-        """A worker and its executors, at once, as a node dies."""
+        """Kill a worker and its executors at once, as when a node dies."""
         parent = psutil.Process(worker.pid)
         for process in [*parent.children(recursive=True), parent]:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -80,7 +80,7 @@ class Cluster:
         self.master.wait()
 
     def session(self, **settings: str) -> Any:
-        """A session on this cluster, when all workers have come."""
+        """A session on this cluster, once all workers have joined."""
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder.master(self.url).appName("komd")

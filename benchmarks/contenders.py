@@ -61,7 +61,7 @@ class Record:
 
 
 def generate(record: Record, plays: Path, users: int) -> None:
-    """The plays, by the command that anybody would use."""
+    """The plays, written by the `komd` command."""
     start = time.perf_counter()
     command = [sys.executable, "-m", "komd", "generate", "--like", "msd", "--text-ids", "-o", str(plays)]
     subprocess.run([*command, "--users", str(users)], check=True)
@@ -191,7 +191,7 @@ def model(record: Record, folder: Path, text: str, memory: str | None) -> None:
 
 
 def _warm(text: str) -> None:
-    """Compile everything on a small data set, so that no phase has to."""
+    """Compile everything on a small data set, before any phase is timed."""
     small, hidden = next(komd.split.folds(komd.generate_like("msd", users=500), rng=0))
     fitted = komd.model_from_text(text).fit(small, threads=THREADS)
     fitted.recommend(n=DEPTH, threads=THREADS)

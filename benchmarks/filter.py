@@ -1,4 +1,4 @@
-"""Filters of K: what eigenvectors cost beside Lanczos, and what scoring costs beside K unfiltered.
+"""Filters of K: the cost of eigenvectors against Lanczos, and of scoring against K without a filter.
 
     python -m benchmarks.filter
 
@@ -42,13 +42,13 @@ def main() -> None:
 
 
 def eigenvectors(data: komd.Interactions) -> dict[str, Any]:
-    """Seconds, products with vectors and passes over K, and how near the eigenvalues are to Lanczos's."""
+    """Seconds, products with vectors and passes over K, and how close the eigenvalues are to Lanczos's."""
     from scipy.sparse import csr_array
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     K: Any = komd.CFKOMD(**SETTING, storage="sparse").fit(data)._matrix
     chosen = int(np.count_nonzero(data.popularity))
-    leading(K, 4, chosen)  # compiled
+    leading(K, 4, chosen)  # compiles
     start = time.perf_counter()
     found = leading(K, RANK, chosen)
     ours = time.perf_counter() - start

@@ -19,7 +19,7 @@ print(time.perf_counter() - start)
 
 
 def run() -> dict[str, Any]:
-    """Seconds of each, in fresh processes; the best of three where nothing is cached on purpose."""
+    """Seconds of each, in fresh processes; the best of three, except where compilation is measured."""
 
     def once(*command: str, cache: str | None = None) -> tuple[float, str]:
         environment = dict(os.environ) | ({"NUMBA_CACHE_DIR": cache} if cache else {})

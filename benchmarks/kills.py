@@ -49,7 +49,7 @@ def main() -> None:
         run = started(model, broken, asked.ranked_users)
         try:
             assert run.wait(timeout=moment) == 0
-            rows, ended = same(whole, broken), ended + 1  # before the kill: that counts for nothing, and starts anew
+            rows, ended = same(whole, broken), ended + 1  # ended before the kill: does not count, start again
             shutil.rmtree(broken)
         except subprocess.TimeoutExpired:
             run.kill()

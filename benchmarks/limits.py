@@ -1,4 +1,4 @@
-"""What this machine can do at most, and the counting kernel beside scipy: measured next to what is compared with it."""
+"""The limits of this machine, and the counting kernels against scipy, measured in the same run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numba import njit
 __all__ = ["counting", "machine_limits"]
 
 
-@njit(nogil=True, fastmath=True)  # sums in any order, so that adding waits for memory and not for the last addition
+@njit(nogil=True, fastmath=True)  # sums in any order, so that memory is the limit and not the latency of an addition
 def _sum(a: np.ndarray) -> float:
     s = 0.0
     for k in range(a.shape[0]):
@@ -60,7 +60,7 @@ def _above(scores: np.ndarray, worst: float, times: int) -> int:
 
 
 def _best(work: Callable[[int], Any], threads: int, rounds: int = 4) -> float:
-    """Seconds of `work(thread)` done by so many threads at once; the best of some rounds after a first."""
+    """Seconds of `work(thread)` on this many threads at once; the best of some rounds after a warm-up."""
     best = float("inf")
     with ThreadPoolExecutor(threads) as pool:
         for turn in range(rounds + 1):
@@ -72,7 +72,7 @@ def _best(work: Callable[[int], Any], threads: int, rounds: int = 4) -> float:
 
 
 def machine_limits(size: int = 1 << 29) -> dict[str, float]:
-    """Rates a second: of memory (bytes, one core and two), and of simple steps in and out of the cache (a core)."""
+    """Rates per second: bytes of memory (one core and two), and simple steps in and out of the cache (per core)."""
     rng = np.random.default_rng(0)
     far = [np.ones(size // 8) for _ in range(2)]
     copy = np.empty_like(far[0])
@@ -102,7 +102,7 @@ def machine_limits(size: int = 1 << 29) -> dict[str, float]:
 
 
 def counting(indptr: Any, indices: Any, items: int, counts: float = 2e8) -> dict[str, Any]:
-    """Rows of co-occurrence of a random sample of items, by komd's three ways and by scipy, one core each."""
+    """Rows of co-occurrence of a random sample of items, by komd's three kernels and by scipy, one core each."""
     import scipy.sparse
 
     from komd._core import gather as gathered
@@ -127,7 +127,7 @@ def counting(indptr: Any, indices: Any, items: int, counts: float = 2e8) -> dict
         spent[0] += time.perf_counter() - start
         return out
 
-    def in_strips() -> None:  # the compiled part alone: what comes before is done once for all rows, not for the sample
+    def in_strips() -> None:  # only the compiled part: the preparation is for all rows, not for the sample
         spent[0] = 0.0
         for _ in matrix.strips(sample, threads=1):
             pass

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def side_by_side(contenders: dict[str, Callable[[], Any]], *, rounds: int = 5) -> dict[str, float]:
-    """Best seconds of each contender; they take turns, so that a noisy neighbour disturbs all alike."""
+    """Best seconds of each contender; they take turns, so that other work on the machine slows all alike."""
     best = dict.fromkeys(contenders, float("inf"))
     for turn in range(rounds + 1):
         for name, work in contenders.items():
@@ -41,7 +41,7 @@ def machine() -> str:
 
 
 def movielens() -> tuple[str, komd.Interactions]:
-    """MovieLens 1M where it is to be had, else generated data of its shape."""
+    """MovieLens 1M where it is present, else generated data of its shape."""
     folder = Path(os.environ.get("KOMD_DATA", ROOT.parent / "shared" / "data"))
     file = folder / "ml-1m" / "ratings.csv.gz"
     if file.exists():

@@ -17,7 +17,7 @@ from komd.matrix.storage import plan
 
 
 def run() -> dict[str, Any]:
-    """All figures of this page."""
+    """All figures of `make bench`."""
     name, data = movielens()
     matrix = data.to_csr()
     matrix.data[:] = 1.0
@@ -73,7 +73,7 @@ def limits(model: Any) -> dict[str, float]:
         for block, (w, b) in zip(blocks, weights, strict=True):
             score_dense(model._matrix.values, model._S, block.indptr, block.indices, w, b, scores[: len(block)])
 
-    def stream() -> None:  # the memory's side of it: K read end to end as often as scoring reads its rows from afar
+    def stream() -> None:  # reads all of K once per block of users, in order
         for _ in blocks:
             model._matrix.values.sum()
 
@@ -88,10 +88,10 @@ def limits(model: Any) -> dict[str, float]:
 
 
 def solver(data: komd.Interactions, ranked_users: int = 200) -> dict[str, Any]:
-    """One user's problem, its matrices given to both: komd's solver against cvxopt, one core each.
+    """One user's problem with given matrices: komd's solver against cvxopt, one core each.
 
-    Every problem is solved four times by the one, then four times by the other, and the best of the last three counts:
-    both find their matrices in the cache, and a slow moment of the machine does not fall on one of them alone.
+    Each solver solves each problem four times in a row, and the best of the last three counts: both find their
+    matrices in the cache, and a slow moment of the machine does not affect only one of them.
     """
     from cvxopt import matrix as dense
     from cvxopt import solvers
@@ -183,7 +183,7 @@ def stranger(data: komd.Interactions) -> dict[str, Any]:
 
 
 def full_cfomd(data: komd.Interactions) -> dict[str, Any]:
-    """Minutes for the full CF-OMD on the test users of the first fold."""
+    """Seconds for the full CF-OMD on the test users of the first fold."""
     train, test = next(iter(komd.split.folds(data, rng=0)))
     start = time.perf_counter()
     model = komd.CFOMD().fit(train)

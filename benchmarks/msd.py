@@ -71,14 +71,14 @@ def main() -> None:
 
 
 def kept(folder: Path, name: str) -> dict[str, Any]:
-    """What a step has measured; empty where it has not."""
+    """What a step has measured; empty if it has not run."""
     file = folder / f"{name}.json"
     found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     return found
 
 
 def step(folder: Path, name: str, given: list[str], limit: float) -> str | None:
-    """Run one step; what went wrong, if anything, which is kept beside what it had measured by then."""
+    """Run one step; the error, if any, which is kept with what was measured before it."""
     file = folder / f"{name}.json"
     file.unlink(missing_ok=True)
     command = [sys.executable, "-m", "benchmarks.contenders", name, str(folder), *given]

@@ -1,4 +1,4 @@
-"""Where the time of a streamed ranking goes: komd's own functions with a clock around them, from outside."""
+"""Where the time of a streamed ranking goes: komd's own functions, wrapped in a clock from outside."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Clock:
         self._lock = threading.Lock()
         self._seconds: dict[str, float] = defaultdict(float)
         self._work: dict[str, float] = defaultdict(float)
-        self._having = np.zeros(0, np.int64)  # how many of the users at hand have each item
+        self._having = np.zeros(0, np.int64)  # how many users of the current group have each item
         self._largest = 0
         for name, (module, owner, function) in PHASES.items():
             home: Any = import_module(module)
             home = getattr(home, owner) if owner else home
             setattr(home, function, self._timed(name, getattr(home, function)))
-        import_module("komd.engine.kernel_based")._AT_HAND = 0.0  # streamed at any size, as it would be at full size
+        import_module("komd.engine.kernel_based")._AT_HAND = 0.0  # stream at any size, as at full size
         self._watch_groups()
 
     def lap(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class Clock:
         self._work["gathered entries"] += float((np.diff(indptr) * np.diff(wanted_indptr)).sum())
 
     def _after_count(self, place: Any, first: int, last: int, *_: Any) -> None:
-        """Entries of the strip, and what it takes to score it: an entry of a row is used by all who have the item."""
+        """Entries of the strip, and the work of scoring it: every user who has the item uses its row."""
         lengths, rows = place._places[:, 2], place._rows
         self._work["strips"] += 1
         self._work["visits"] += float(np.diff(place._by_item[0])[rows].sum())

@@ -77,7 +77,7 @@ def point(size: dict[str, int]) -> dict[str, Any]:
 
 
 def generate(file: str, users: str, items: str, activity: str) -> None:
-    """Put data of this size into a file."""
+    """Write data of this size to a file."""
     import komd
 
     data = komd.generate_like("msd", users=int(users), items=int(items), activity=float(activity))
@@ -106,7 +106,7 @@ def measure(file: str) -> dict[str, Any]:
         model = komd.model_from_text(text).fit(data, threads=THREADS)
         model.recommend(ranked_users, n=BEST, threads=THREADS)
         seconds, cpu, lap = time.perf_counter() - start, time.process_time() - cpu, clock.lap()
-        most = most if turn else peak()  # before anything else has taken memory
+        most = most if turn else peak()  # before anything else takes memory
         if seconds < best:
             best, phases, busy = seconds, lap, cpu
         start = time.perf_counter()

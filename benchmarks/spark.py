@@ -79,7 +79,7 @@ def compared(data: komd.Interactions, text: str) -> dict[str, Any]:
             shape = [*train.shape, train.pairs]
             out: dict[str, Any] = {"data": shape, "model": text}
             out["spark"] = _komd(frame, text, Path(folder) / "model")
-            out["alone"] = _alone(source, text, train, test)  # Spark's processes are there, and wait
+            out["alone"] = _alone(source, text, train, test)  # Spark's processes are idle meanwhile
             out["spark"] |= {name: out["alone"][name] for name in METRICS}  # the lists are the same (tests/spark)
             print(json.dumps(out, indent=1), flush=True)
             out["als"] = _als(frame, train, test)
@@ -92,7 +92,7 @@ def compared(data: komd.Interactions, text: str) -> dict[str, Any]:
 def _komd(frame: Any, text: str, shared: Path) -> dict[str, Any]:
     from komd.spark import KomdRecommender
 
-    KomdRecommender(model=text).fit(frame.limit(2000)).recommendForAllUsers(2).count()  # compiled, workers started
+    KomdRecommender(model=text).fit(frame.limit(2000)).recommendForAllUsers(2).count()  # compiles, starts workers
     start = time.perf_counter()
     fitted = KomdRecommender(model=text, sharedFolder=str(shared)).fit(frame)
     fit = time.perf_counter() - start
@@ -141,7 +141,7 @@ METRICS = ["recall@20", "ndcg@100"]
 
 
 def _of_factors(U: Any, V: Any, train: komd.Interactions, test: komd.Interactions) -> dict[str, float]:
-    """The same measures of ALS's factors; what a user has already is left out, which ALS's own lists do not do."""
+    """The same metrics of ALS's factors, without the items a user already has (ALS's own lists contain them)."""
     from komd._core.auc import mark_hits
     from komd._core.top_n import push_top, sort_top
     from komd.evaluation.metrics import parse_metrics

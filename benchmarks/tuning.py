@@ -1,8 +1,8 @@
-"""What reuse saves a search: `python -m benchmarks.tuning`.
+"""What the tuner's cache saves: `python -m benchmarks.tuning`.
 
 The training part of MovieLens 1M's first round (generated data of its shape where it is not there) is tuned for
-nDCG@100 with two inner folds. Then every tenth of the same settings is tried again on the same folds by models that are
-fitted from the data alone. Writes benchmarks/tuning.json, from which docs/guide/tuning.md quotes.
+nDCG@100 with two inner folds. Then every tenth of the same trials is repeated on the same folds without the cache.
+Writes benchmarks/tuning.json, from which docs/guide/tuning.md quotes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ METRIC, ROUNDS = "ndcg@100", 2
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tuning", description=__doc__)
     parser.add_argument("--budget", default="10m")
-    parser.add_argument("--every", type=int, default=10, help="of the settings, tried again without reuse")
+    parser.add_argument("--every", type=int, default=10, help="repeat every n-th trial without the cache")
     asked = parser.parse_args()
     name, data = movielens()
     train, _ = next(komd.split.folds(data, rng=0))

@@ -1,4 +1,4 @@
-"""How fast `komd serve` answers on loopback, beside a plain FastAPI echo, and whether it stays so for ten minutes.
+"""How fast `komd serve` responds on loopback, beside a plain FastAPI echo, and whether it stays so for ten minutes.
 
     python -m benchmarks.serve            # latency at 300 requests a second
     python -m benchmarks.serve soak       # ten minutes with events and a new model every 30 seconds

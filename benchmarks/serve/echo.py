@@ -1,4 +1,4 @@
-"""The least a FastAPI service can do: take the same body, check it, and give back a list of the same length."""
+"""The least a FastAPI service can do: parse and check the same body, and return a list of the same length."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ app = FastAPI()
 
 @app.post("/v1/recommend")
 async def recommend(ask: Ask) -> Answer:
-    """The beginning of the history, back again."""
+    """The first items of the history, returned."""
     given = (ask.history or [])[: ask.n]
     return Answer(items=[Line(item_id=str(item), rank=k, score=0.5) for k, item in enumerate(given, 1)])
 

@@ -20,7 +20,7 @@ CONNECTIONS = 32
 
 
 class Service:
-    """A process that listens; ended with the block."""
+    """A process that listens; it ends with the `with` block."""
 
     def __init__(self, command: list[str], port: int, probe: str) -> None:
         self.port = port
