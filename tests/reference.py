@@ -165,8 +165,7 @@ def _quadratic_program(P, q, A):
         cvxopt.matrix(np.array(q, float)),
         cvxopt.matrix(-np.eye(m)),
         cvxopt.matrix(np.zeros(m)),
-        cvxopt.matrix(np.array(A, float)),
-        cvxopt.matrix(np.ones(len(A))),
+        *((cvxopt.matrix(np.array(A, float)), cvxopt.matrix(np.ones(len(A)))) if len(A) else ()),
         options=options,
     )
     alpha = np.maximum(np.array(answer["x"]).ravel(), 0.0)
@@ -230,3 +229,101 @@ def splitmix64(state):
     """The next state and the output of splitmix64, in Python's integers."""
     state = state + 0x9E3779B97F4A7C15 & (1 << 64) - 1
     return state, mixed(state)
+
+
+def choices(seed, user, wanted, given, line, bounds, strength):
+    """The row of one synthetic user, straight from the docstrings of `_core/synthetic_choices.py`."""
+
+    def uniforms():
+        state = mixed(seed ^ mixed((user + 1) * 0x9E3779B97F4A7C15 & (1 << 64) - 1))
+        while True:
+            state, word = splitmix64(state)
+            yield (word >> 11) / 2**53
+
+    def place(values, x):
+        return min(sum(v <= x for v in values), len(values) - 1)
+
+    stream = uniforms()
+    ends = [line[end - 1] for end in bounds[1:]]
+    liked, weights = [], []
+    for _ in range(1 + int(next(stream) * 5)):
+        liked.append(place(ends, next(stream)))
+        weights.append(-np.log(1 - next(stream)))
+    row, repeats = [], 0
+    while len(row) < wanted - len(given):
+        if repeats >= 32:
+            item = int(next(stream) * len(line))
+        elif repeats >= 16 or next(stream) >= strength:
+            item = place(line, next(stream))
+        else:
+            t = liked[place(np.cumsum(weights), next(stream) * sum(weights))]
+            low, high = bounds[t], bounds[t + 1]
+            below = line[low - 1] if low else 0.0
+            item = low + place(line[low:high], below + next(stream) * (ends[t] - below))
+        if item in row or item in given:
+            repeats += 1
+        else:
+            repeats = 0
+            row.append(item)
+    return row + given[::-1]
+
+
+def hash_value(value):
+    """The hash of a byte string in `_core/numbering.py`, in Python's integers."""
+    mask, mix = (1 << 64) - 1, 0x9E3779B97F4A7C15
+    h = len(value) * mix & mask
+    whole = len(value) - len(value) % 8
+    for at in range(0, whole, 8):
+        h = (h ^ int.from_bytes(value[at : at + 8], "little")) * mix & mask
+        h ^= h >> 32
+    h = (h ^ int.from_bytes(value[whole:], "big")) * 0xD6E8FEB86659FD93 & mask
+    h ^= h >> 29
+    h = h * mix & mask
+    return h ^ (h >> 32)
+
+
+# ---- gradient and coordinate steps --------------------------------------------------------------------------------
+
+
+def bpr_steps(rows, items, rate, lam_i, lam_j, steps, state):
+    """BPR-kNN's update rules one entry at a time, in double precision; returns C and the mean loss met."""
+    C = np.zeros((items, items))
+    pairs = [(u, i) for u, row in enumerate(rows) for i in row]
+    losses = []
+    for _ in range(steps):
+        state, z = splitmix64(state)
+        u, i = pairs[z % len(pairs)]
+        if len(rows[u]) == items:
+            continue
+        while True:
+            state, z = splitmix64(state)
+            j = z % items
+            if j not in rows[u]:
+                break
+        x = sum(C[i, l] for l in rows[u] if l != i) - sum(C[j, l] for l in rows[u])
+        slope = 1 / (1 + math.exp(x))
+        losses.append(math.log(1 + math.exp(-x)))
+        for l in rows[u]:
+            if l != i:
+                C[i, l] += rate * (slope - lam_i * C[i, l])
+            C[j, l] += rate * (-slope - lam_j * C[j, l])
+    return C, sum(losses) / len(losses) if losses else 0.0
+
+
+def coordinate_sweep(G, b, l1, l2, w):
+    """One sweep of exact steps on ½w'Gw − w'b + l1 Σw + ½ l2 w'w over w >= 0, from scratch."""
+    w = np.array(w, float)
+    for i in range(len(w)):
+        rest = b[i] - sum(G[i, k] * w[k] for k in range(len(w)) if k != i)
+        w[i] = max(0.0, (rest - l1) / (G[i, i] + l2))
+    return w
+
+
+def regress_item(G, j, l1, l2):
+    """SLIM's weights of item j by cvxopt: minimise ½w'Gw − w'g_j + l1 Σw + ½ l2 w'w, w >= 0, w_j = 0."""
+    others = [i for i in range(len(G)) if i != j and G[i, i] > 0]
+    w = np.zeros(len(G))
+    if others:
+        P = G[np.ix_(others, others)] + l2 * np.eye(len(others))
+        w[others] = _quadratic_program(P, l1 - G[others, j], np.zeros((0, len(others))))
+    return w

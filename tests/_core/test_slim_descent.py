@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from komd._core.slim_descent import descend, regress_items
+from komd._core.slim_descent import ItemRegression, descend, regress_items, regression_scratch
+from tests import reference
 
 
 def gram(seed, users, items, density):
@@ -20,8 +21,7 @@ def regress(G, l1, l2, *, tol=1e-8, sweeps=100_000, first=0, last=None):
     last = m if last is None else last
     W = np.full((last - first, m), np.nan)
     steps = np.empty(last - first)
-    scratch = np.full(m * m, np.nan, np.float32), np.full((4, m), np.nan), np.full(m, -1, np.int32)
-    unsolved = regress_items(G, l1, l2, tol, sweeps, first, last, *scratch, W, steps)
+    unsolved = regress_items(ItemRegression(G, l1, l2, tol, sweeps), first, last, regression_scratch(m), W, steps)
     return W, steps, unsolved
 
 
@@ -46,6 +46,30 @@ def test_every_problem_meets_its_conditions(seed, items, density, l1, l2):
     others = ~np.eye(items, dtype=bool)
     assert (gradient >= -slack)[others].all()
     assert (np.abs(gradient) <= slack)[others & (W > 0)].all()
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 10_000), st.integers(1, 12), st.sampled_from([0.0, 0.5, 3.0]), st.sampled_from([0.1, 5.0]))
+def test_the_weights_are_those_of_an_independent_solver(seed, items, l1, l2):
+    G = gram(seed, 30, items, 0.3)
+    W, _, _ = regress(G, l1, l2, tol=1e-10)
+    for j in range(items):
+        assert W[j] == pytest.approx(reference.regress_item(G.astype(float), j, l1, l2), abs=1e-5)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10_000), st.integers(1, 15), st.integers(1, 4), st.sampled_from([0.0, 0.5]))
+def test_a_sweep_is_one_exact_step_for_each_weight(seed, items, sweeps, l1):
+    rng = np.random.default_rng(seed)
+    G, b = gram(seed, 30, items, 0.4), rng.integers(-3, 9, items).astype(float)
+    w = rng.random(items) * (rng.random(items) < 0.5)
+    expected = w
+    for _ in range(sweeps):
+        expected = reference.coordinate_sweep(G.astype(float), b, l1, 2.0, expected)
+    q = b - G @ w - 2.0 * w
+    assert descend(G, l1, 2.0, -1.0, sweeps, G.diagonal() + 2.0, q, w) == -1
+    assert w == pytest.approx(expected, abs=1e-12)
+    assert q == pytest.approx(b - G @ w - 2.0 * w, abs=1e-9)
 
 
 def test_more_items_want_weight_than_enter_at_a_time():

@@ -1,60 +1,12 @@
-"""BPR-kNN: every step by hand, the same for the same seed, better than popularity."""
+"""BPR-kNN: the same for the same seed, better than popularity."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import komd
-from komd._core.bpr_steps import draw, rank_pairs
-from tests.reference import splitmix64
-
-
-def by_hand(rows, items, rate, lam_i, lam_j, steps, state):
-    """The update rules of the docstring, one entry at a time, in double precision."""
-    C = np.zeros((items, items))
-    pairs = [(u, i) for u, row in enumerate(rows) for i in row]
-    for _ in range(steps):
-        state, z = splitmix64(state)
-        u, i = pairs[z % len(pairs)]
-        if len(rows[u]) == items:
-            continue
-        while True:
-            state, z = splitmix64(state)
-            j = z % items
-            if j not in rows[u]:
-                break
-        x = sum(C[i, l] for l in rows[u] if l != i) - sum(C[j, l] for l in rows[u])
-        slope = 1 / (1 + math.exp(x))
-        for l in rows[u]:
-            if l != i:
-                C[i, l] += rate * (slope - lam_i * C[i, l])
-            C[j, l] += rate * (-slope - lam_j * C[j, l])
-    return C
-
-
-def test_draws_are_remainders_of_splitmix64():
-    state, compiled = 1234567, np.array([1234567], np.uint64)
-    for _ in range(3):
-        state, z = splitmix64(state)
-        assert int(draw(compiled, 10**9)) == z % 10**9
-
-
-def test_every_step_is_the_rule():
-    rng = np.random.default_rng(4)
-    rows = [np.sort(rng.choice(9, size, replace=False)) for size in (1, 3, 9, 5, 2, 0, 8)]  # one has all, one nothing
-    indptr = np.concatenate([[0], np.cumsum([len(r) for r in rows])]).astype(np.int64)
-    indices = np.concatenate(rows).astype(np.int32)
-    users = np.repeat(np.arange(len(rows), dtype=np.int32), np.diff(indptr))
-    C = np.zeros((9, 9), np.float32)
-    loss = rank_pairs(C, users, indptr, indices, 0.1, 0.02, 0.3, 2000, np.array([99], np.uint64))
-    expected = by_hand([set(r.tolist()) for r in rows], 9, 0.1, 0.02, 0.3, 2000, 99)
-    assert pytest.approx(expected, abs=1e-4) == C
-    assert (C.diagonal() == 0).all()
-    assert 0 < loss < math.log(2)
 
 
 def test_the_seed_decides(small):

@@ -36,11 +36,11 @@ def rank_pairs(
     """`steps` gradient steps on C (items x items, candidate by row); returns the mean of -ln sigma(x_uij) met.
 
     Each draws with replacement a pair (u, i) of the data (`users[p]`, `indices[p]`), then an item j not in u's row,
-    which is sorted; who has every item teaches nothing and is passed over. The step is derived in models/bprknn.py:
+    which is sorted; a user with every item is skipped: there is no such j. The step is derived in models/bprknn.py:
 
         e = rate * sigma(-x_uij),   C[i, l] += e - rate lam_i C[i, l]  (l != i),   C[j, l] -= e + rate lam_j C[j, l]
 
-    for the items l of u's row. Twin: tests/models/test_bprknn.py::by_hand.
+    for the items l of u's row. Twin: tests/reference.py::bpr_steps.
     """
     m = C.shape[0]
     loss = 0.0

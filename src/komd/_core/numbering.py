@@ -49,7 +49,7 @@ def _word(context, data, at):  # type: ignore[no-untyped-def]
 
 @compiled
 def hash_values(offsets: Ints, data: Bytes, out: Words) -> None:
-    """The hash of each value of a batch, shape (values,)."""
+    """The hash of each value of a batch, shape (values,). Twin: tests/reference.py::hash_value."""
     for k in range(out.size):
         at, last = uint64(offsets[k]), uint64(offsets[k + 1])
         h = (last - at) * _MIX
@@ -83,7 +83,7 @@ def number(
 
     `hashed` comes from `hash_values`. The caller leaves room: `stored` for all bytes of the batch,
     `hashes` and `starts` for all its values, and `slots` so many that empty ones remain.
-    Twin: a dict, in tests/data/test_encode.py.
+    Twin: a dict, in tests/_core/test_numbering.py.
     """
     mask = uint64(slots.size - 1)
     total = uint64(codes.size)

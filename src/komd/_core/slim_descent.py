@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
-from komd._core.compile import compiled
+from komd._core.compile import compiled, inner
 
-__all__ = ["descend", "regress_items"]
+__all__ = ["ItemRegression", "RegressionScratch", "descend", "regress_items", "regression_scratch"]
 
-_FRESH = 64  # items let into a problem at a time, at least: the most correlated of those that want to enter
+_ENTERING = 64  # items that may enter a problem at a time, at least: those with the longest steps
+
+
+class ItemRegression(NamedTuple):
+    """What does not change from item to item."""
+
+    G: NDArray[np.float32]
+    """R'R, items x items."""
+    l1: float
+    l2: float
+    tol: float
+    """The longest step that a single weight may still want to make."""
+    max_sweeps: int
+
+
+class RegressionScratch(NamedTuple):
+    """Buffers of one thread; `square` and the names that end in `_kept` hold the items that are worked on."""
+
+    square: NDArray[np.float32]
+    kept: NDArray[np.int32]
+    q: NDArray[np.float64]
+    entering: NDArray[np.float64]
+    curvature: NDArray[np.float64]
+    q_kept: NDArray[np.float64]
+    w_kept: NDArray[np.float64]
+
+
+def regression_scratch(items: int) -> RegressionScratch:
+    """Scratch buffers for `regress_items`."""
+    return RegressionScratch(
+        np.empty(items * items, np.float32), np.empty(items, np.int32), *(np.empty(items) for _ in range(5))
+    )
 
 
 @compiled
@@ -27,6 +61,7 @@ def descend(
     `q = b − Gw − l2 w` arrives and leaves with w; `curvature` is diag(G) + l2, positive. A coordinate whose neighbours
     stay where they are has its minimum at max(0, w + (q − l1) / curvature): it is put there, and q follows (a
     covariance update: one row of G). Ends when no step of a sweep is longer than `tol`; returns the sweeps, or -1.
+    Twin: tests/reference.py::coordinate_sweep.
     """
     m = w.shape[0]
     for sweep in range(max_sweeps):
@@ -48,50 +83,38 @@ def descend(
 
 @compiled
 def regress_items(
-    G: np.ndarray,
-    l1: float,
-    l2: float,
-    tol: float,
-    max_sweeps: int,
-    first: int,
-    last: int,
-    square: np.ndarray,
-    lines: np.ndarray,
-    kept: np.ndarray,
-    W: np.ndarray,
-    steps: np.ndarray,
+    problem: ItemRegression, first: int, last: int, scratch: RegressionScratch, W: np.ndarray, steps: np.ndarray
 ) -> int:
     """W[j - first] = the weights w of item j on all items: minimise ½‖r_j − Rw‖² + l1 Σw + ½ l2 w'w, w >= 0, w_j = 0.
 
-    For items first <= j < last, G = R'R (items x items). Only items that have weight or want some are worked on: their
-    square of G is gathered, solved by `descend`, q = G_j − Gw − l2 w is computed afresh for all items, and those that
-    now want weight enter. `steps[j - first]` gets the longest step that any single weight would still take; `tol` asks
-    for it. Scratch: `square` (items²) float32, `lines` (4, items) float64, `kept` (items) int32. Returns how many
-    problems missed `tol` within `max_sweeps` sweeps. Twin: tests/models/test_slim.py, scikit-learn's ElasticNet.
+    For items first <= j < last. Only items that have weight or want some are worked on: their square of G is gathered,
+    solved by `descend`, q = G_j − Gw − l2 w is recomputed for all items, and those that now want weight enter.
+    `steps[j - first]` gets the longest step that any single weight would still take. Returns how many problems missed
+    `tol` within `max_sweeps` sweeps. Twin: tests/reference.py::regress_item.
     """
+    G, l1, l2, tol = problem.G, problem.l1, problem.l2, problem.tol
     m = G.shape[0]
-    q, curvature, q_kept, w_kept = lines[0], lines[1], lines[2], lines[3]
-    wish = lines[2]  # shares its place with q_kept: one is done with before the other begins
+    q, entering, kept = scratch.q, scratch.entering, scratch.kept
     unsolved = 0
     for j in range(first, last):
         w = W[j - first]
         w[:] = 0.0
         for i in range(m):
             q[i] = G[j, i]
-        left = max_sweeps
+        left = problem.max_sweeps
         size = 0
         while True:
-            # How far would each weight go alone? An item nobody chose has no say: it explains nothing.
+            # How far would each weight move alone? Items with no users are left out: they explain nothing.
             longest = 0.0
             wanting = 0
             for i in range(m):
-                wish[i] = 0.0
+                entering[i] = 0.0
                 if i == j or G[i, i] == 0.0:
                     continue
                 step = max(0.0, w[i] + (q[i] - l1) / (G[i, i] + l2)) - w[i]
                 longest = max(longest, abs(step))
                 if w[i] == 0.0 and step > tol:
-                    wish[i] = step
+                    entering[i] = step
                     wanting += 1
             steps[j - first] = longest
             if longest <= tol:
@@ -99,36 +122,47 @@ def regress_items(
             if left <= 0:
                 unsolved += 1
                 break
-            # Let in the keenest, as many as are inside already: a whole crowd would make the square needlessly large.
-            room = max(_FRESH, size)
+            # At most as many enter as are inside already, longest steps first: that keeps the square small.
+            room = max(_ENTERING, size)
             least = 0.0
             if wanting > room:
-                least = np.partition(wish[:m], m - room)[m - room]
+                least = np.partition(entering[:m], m - room)[m - room]
             size = 0
             for i in range(m):
-                if w[i] > 0.0 or (wish[i] > 0.0 and wish[i] >= least):
+                if w[i] > 0.0 or (entering[i] > 0.0 and entering[i] >= least):
                     kept[size] = i
                     size += 1
-            small = square[: size * size].reshape(size, size)
-            for x in range(size):
-                row = G[kept[x]]
-                out = small[x]
-                for y in range(size):
-                    out[y] = row[kept[y]]
-                q_kept[x] = q[kept[x]]
-                w_kept[x] = w[kept[x]]
-                curvature[x] = row[kept[x]] + l2
-            taken = descend(small, l1, l2, 0.5 * tol, left, curvature[:size], q_kept[:size], w_kept[:size])
-            left = left - taken if taken > 0 else 0
+            left -= _solve_kept(problem, q, w, size, left, scratch)
             for i in range(m):
                 q[i] = G[j, i]
             for x in range(size):
                 i = kept[x]
-                v = w_kept[x]
-                w[i] = v
+                v = w[i]
                 if v > 0.0:
                     row = G[i]
                     for k in range(m):
                         q[k] -= v * row[k]
                     q[i] -= v * l2
     return unsolved
+
+
+@inner
+def _solve_kept(
+    problem: ItemRegression, q: np.ndarray, w: np.ndarray, size: int, sweeps: int, scratch: RegressionScratch
+) -> int:
+    """Solve for the first `size` items of `scratch.kept` and write their weights to w; returns the sweeps used."""
+    kept = scratch.kept
+    q_kept, w_kept, curvature = scratch.q_kept[:size], scratch.w_kept[:size], scratch.curvature[:size]
+    small = scratch.square[: size * size].reshape(size, size)
+    for x in range(size):
+        row = problem.G[kept[x]]
+        out = small[x]
+        for y in range(size):
+            out[y] = row[kept[y]]
+        q_kept[x] = q[kept[x]]
+        w_kept[x] = w[kept[x]]
+        curvature[x] = row[kept[x]] + problem.l2
+    used = descend(small, problem.l1, problem.l2, 0.5 * problem.tol, sweeps, curvature, q_kept, w_kept)
+    for x in range(size):
+        w[kept[x]] = w_kept[x]
+    return used if used > 0 else sweeps

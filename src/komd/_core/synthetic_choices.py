@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import uint64
 from numpy.typing import NDArray
@@ -9,11 +11,33 @@ from numpy.typing import NDArray
 from komd._core.compile import compiled, inner
 from komd._core.splitmix import GAMMA, mixed, next_word
 
-__all__ = ["choose"]
+__all__ = ["ChoiceRows", "Tastes", "choose"]
 
 _LIKED = 5  # tastes of a user, at most
 _BORED = 16  # repeats in a row after which a user looks beyond their tastes
 _STUCK = 32  # and after which any item will do
+
+
+class Tastes(NamedTuple):
+    """What users choose from: items ordered by taste, and by popularity within each."""
+
+    line: NDArray[np.float64]
+    """Cumulative popularity of the items in this order, up to 1; shape (items,)."""
+    bounds: NDArray[np.int64]
+    """Taste t owns the items bounds[t] .. bounds[t + 1]."""
+    strength: float
+    """The probability that a choice follows the user's tastes, and not popularity alone."""
+    numbers: NDArray[np.int32]
+    """Item i of this order is written as numbers[i]."""
+
+
+class ChoiceRows(NamedTuple):
+    """The rows to be filled, and what is given to each user without being drawn."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    given_indptr: NDArray[np.int64]
+    given: NDArray[np.int32]
 
 
 @inner
@@ -36,36 +60,21 @@ def _search(line: NDArray[np.float64], low: int, high: int, x: float) -> int:
 
 
 @compiled
-def choose(
-    seed: int,
-    start: int,
-    stop: int,
-    indptr: NDArray[np.int64],
-    given_indptr: NDArray[np.int64],
-    given: NDArray[np.int32],
-    line: NDArray[np.float64],
-    bounds: NDArray[np.int64],
-    strength: float,
-    numbers: NDArray[np.int32],
-    seen: NDArray[np.int32],
-    indices: NDArray[np.int32],
-) -> None:
-    """Fill the rows `start` .. `stop` of `indices`, each with distinct items in the order of choosing.
+def choose(seed: int, start: int, stop: int, tastes: Tastes, rows: ChoiceRows, seen: NDArray[np.int32]) -> None:
+    """Fill the rows `start` .. `stop`, each with distinct items in the order of choosing.
 
-    `line` (items,) runs up to 1: the popularity of each item added to that of those before it, taste after taste;
-    taste t owns the items bounds[t] .. bounds[t + 1]. Users have one to five tastes, drawn by the popularity of all
-    their items, with exponential weights; a choice follows them with probability `strength` and popularity alone
-    otherwise. The items `given` to a user come last in the row, without being drawn. Item i is written as
-    `numbers[i]`. `seen` (items,) is scratch: no entry is a user of these rows plus 1.
-    Twin: tests/data/test_like.py::by_hand.
+    Users have one to five tastes, drawn by the popularity of all their items, with exponential weights. The items
+    given to a user come last in the row, without being drawn. `seen` (items,) is scratch: no entry is a user of these
+    rows plus 1. Twin: tests/reference.py::choices.
     """
+    line, bounds, numbers = tastes.line, tastes.bounds, tastes.numbers
+    indptr, indices, given_indptr, given = rows.indptr, rows.indices, rows.given_indptr, rows.given
     state = np.empty(1, np.uint64)
     liked = np.empty(_LIKED, np.int64)
     weight = np.empty(_LIKED, np.float64)
     items = line.size
-    tastes = bounds.size - 1
-    ends = np.empty(tastes, np.float64)
-    for t in range(tastes):
+    ends = np.empty(bounds.size - 1, np.float64)
+    for t in range(ends.size):
         ends[t] = line[bounds[t + 1] - 1]
     for u in range(start, stop):
         state[0] = mixed(uint64(seed) ^ mixed(uint64(u + 1) * GAMMA))
@@ -79,14 +88,14 @@ def choose(
         likes = 1 + int(_uniform(state) * _LIKED)
         total = 0.0
         for k in range(likes):
-            liked[k] = _search(ends, 0, tastes, _uniform(state))
+            liked[k] = _search(ends, 0, ends.size, _uniform(state))
             total -= np.log(1.0 - _uniform(state))
             weight[k] = total
         repeats = 0
         while place < last:
             if repeats >= _STUCK:
                 i = int(_uniform(state) * items)
-            elif repeats >= _BORED or _uniform(state) >= strength:
+            elif repeats >= _BORED or _uniform(state) >= tastes.strength:
                 i = _search(line, 0, items, _uniform(state))
             else:
                 t = liked[_search(weight, 0, likes, _uniform(state) * total)]

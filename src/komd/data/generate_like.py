@@ -162,7 +162,7 @@ def _choices(
     shape: _Shape, indptr: NDArray[np.int64], items: int, random: np.random.Generator, threads: int | None
 ) -> Numbers:
     """The items of all users, row after row."""
-    from komd._core.synthetic_choices import choose
+    from komd._core.synthetic_choices import ChoiceRows, Tastes, choose
 
     users, pairs = len(indptr) - 1, int(indptr[-1])
     tastes = max(1, min(items // 2, round(shape.tastes * math.sqrt(items / shape.items))))
@@ -178,12 +178,11 @@ def _choices(
     seed = int(random.integers(0, 2**63))
     indices = np.empty(pairs, np.int32)
 
+    choices = Tastes(line, bounds, shape.taste_strength, numbers)
+    rows = ChoiceRows(indptr, indices, given_indptr, given)
+
     def work(block: tuple[int, int]) -> None:
-        start, stop = block
-        seen = np.zeros(items, np.int32)
-        choose(
-            seed, start, stop, indptr, given_indptr, given, line, bounds, shape.taste_strength, numbers, seen, indices
-        )
+        choose(seed, *block, choices, rows, np.zeros(items, np.int32))
 
     pool.for_each(
         work,

@@ -69,7 +69,7 @@ class SLIM(Neighbourhood):
         self.max_iterations = max_iterations
 
     def _neighbours(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
-        from komd._core.slim_descent import regress_items
+        from komd._core.slim_descent import ItemRegression, regress_items, regression_scratch
 
         m = len(catalogue.order)
         workers = pool.count(threads)
@@ -84,7 +84,9 @@ class SLIM(Neighbourhood):
         # Counts are exact in single precision up to 2^24 people.
         counts = kernel_matrix(CoOccurrence(), histories.indptr, histories.indices, m, how, threads=threads)
         assert isinstance(counts, DenseMatrix)
-        G = counts.values
+        problem = ItemRegression(
+            counts.values, float(self.l1), float(self.l2), float(self.tolerance), int(self.max_iterations)
+        )
 
         def solve(
             block: tuple[int, int],
@@ -92,20 +94,7 @@ class SLIM(Neighbourhood):
             first, last = block
             W = np.empty((last - first, m))
             steps = np.empty(last - first)
-            regress_items(
-                G,
-                float(self.l1),
-                float(self.l2),
-                float(self.tolerance),
-                int(self.max_iterations),
-                first,
-                last,
-                np.empty(m * m, np.float32),
-                np.empty((4, m)),
-                np.empty(m, np.int32),
-                W,
-                steps,
-            )
+            regress_items(problem, first, last, regression_scratch(m), W, steps)
             columns, rows = np.nonzero(W)
             return columns + first, rows.astype(np.int32), W[columns, rows].astype(np.float32), steps
 
