@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import os
@@ -108,6 +109,23 @@ def test_named_tests_exist():
     for page in PAGES:
         for name in re.findall(r"(?<![\w/.])(test_\w+)(?![\w.])", " ".join(code_of(text_of(page)))):
             assert name in known, f"{page.name} names {name}"
+
+
+def identifiers(file: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(text_of(file))):
+        names |= {getattr(node, field, None) for field in ("id", "arg", "attr", "name")}
+    return {name for name in names if isinstance(name, str)}
+
+
+def test_symbols_of_the_mathematics_are_names_in_the_code():
+    table = text_of(ROOT / "docs" / "guide" / "maths.md").partition("## Symbols")[2].partition("##")[0]
+    codes = [re.split(r"(?<!\\)\|", line)[2] for line in table.splitlines() if line.startswith("| ")][2:]
+    names = {
+        name for cell in codes for code in re.findall(r"`([^`]+)`", cell) for name in re.findall(r"[a-zA-Z_]\w*", code)
+    }
+    assert len(names) > 30
+    assert not names - set().union(*map(identifiers, (ROOT / "src").rglob("*.py")))
 
 
 @pages
