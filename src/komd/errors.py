@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 
 __all__ = [
     "FallbackWarning",
@@ -14,13 +15,28 @@ __all__ = [
     "ModelFileError",
     "SolverError",
     "UnknownIdError",
+    "argument",
     "install",
     "nearest",
 ]
 
+_OPEN, _CLOSE = "\ue000", "\ue001"  # for private use: no text of anybody's has them
+_ARGUMENT = re.compile(f"{_OPEN}(\\w+)=([^{_CLOSE}]*){_CLOSE}")
+
 
 class KomdError(Exception):
-    """The root of every error komd raises on purpose."""
+    """The root of every error komd raises on purpose. Its message names arguments by `argument`."""
+
+    def __init__(self, message: str = "") -> None:
+        self._message = message
+        super().__init__(self.worded(lambda name, value: f"{name}={value}"))
+
+    def worded(self, show: Callable[[str, str], str]) -> str:
+        """The message with every argument as `show(name, value)` writes it; `value` is Python text, perhaps empty."""
+        return _ARGUMENT.sub(lambda found: show(found[1], found[2]), self._message)
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError would show its repr
 
 
 class InputError(KomdError, ValueError):
@@ -29,10 +45,6 @@ class InputError(KomdError, ValueError):
 
 class UnknownIdError(KomdError, KeyError):
     """An id of a user or an item that the data does not hold."""
-
-    def __str__(self) -> str:
-        # KeyError shows the repr of its argument; a sentence should be shown as it is.
-        return str(self.args[0]) if self.args else ""
 
 
 class SolverError(KomdError, RuntimeError):
@@ -44,11 +56,21 @@ class ModelFileError(KomdError):
 
 
 class FallbackWarning(UserWarning):
-    """Some people were served by popularity because they have no history."""
+    """Some users were served by popularity because they have no history."""
 
 
 class FilterWarning(UserWarning):
-    """A filter of low rank that is a rough one: eigenvalues were left out that are large beside `ridge`."""
+    """An approximate filter of low rank: eigenvalues were left out that are large beside `ridge`."""
+
+
+def argument(name: str, value: object = None) -> str:
+    """An argument of a function within a message: a caller of Python sees `user=`, the command line shows `--user`.
+
+    >>> print(InputError(f"choose with {argument('user')}, or skip with {argument('on_unknown', 'skip')}"))
+    choose with user=, or skip with on_unknown="skip"
+    """
+    text = "" if value is None else f'"{value}"' if isinstance(value, str) else repr(value)
+    return f"{_OPEN}{name}={text}{_CLOSE}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -122,7 +122,7 @@ def test_everybody_block_by_block(plays, tmp_path, komd_out, komd_json, monkeypa
 
 def test_a_long_table_is_cut_and_says_so(plays, komd_out):
     text = komd_out("recommend", plays / "plays.komd")
-    assert "and 115 more people" in text
+    assert "and 115 more users" in text
     text = komd_out("recommend", plays / "plays.komd", *(w for u in range(9) for w in ("--user", f"user-0000{u}")))
     assert "and 40 more rows" in text
 
@@ -310,7 +310,7 @@ def test_generate_like_msd(tmp_path, suffix, komd_json, monkeypatch):
 def test_demo_and_what_it_says_to_try(tmp_path, komd_out, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = komd_out("demo", "--users", 200, "--items", 80, "--activity", 12)
-    for words in ("Popularity()", "CFKOMD()", "recommends", "global term", "stranger", "Try next"):
+    for words in ("Popularity()", "CFKOMD()", "recommends", "global term", "A new user", "Try next"):
         assert words in text
     commands = [shlex.split(line) for line in text.splitlines() if line.startswith("  komd ")]
     assert len(commands) >= 5

@@ -65,7 +65,7 @@ def test_a_failure_is_a_row_and_only_failures_are_exit_code_1(plays, komd_proces
         ((), "no models to compare"),
         (("--models", "Populrity"), "unknown model 'Populrity'; did you mean 'Popularity'"),
         (("--models", "EASE", "--metrics", "auk"), "unknown metric 'auk'; did you mean 'auc'"),
-        (("--models", "EASE", "--folds", 1), "--folds must be at least 2, got 1"),
+        (("--models", "EASE", "--folds", 1), "--folds must be a whole number >= 2, got 1"),
         (("--models", "EASE", "--folds", 1000), "folds must not outnumber the users"),
         (("--models", "EASE", "--half", "best"), "--half must be"),
         (("--models", "EASE", "--ties", "none"), "--ties must be"),
@@ -104,8 +104,8 @@ def test_ctrl_c(plays, tmp_path, kept):
             os.killpg(run.pid, 0)
     assert out == ""
     if kept:
-        assert err == f"komd: stopped; the same command resumes from {tmp_path / 'report' / 'work'}\n"
+        assert err == f"komd: stopped; rerun the same command to resume from {tmp_path / 'report' / 'work'}\n"
         assert len(list(tmp_path.rglob("fold-*.json"))) == 2
     else:
-        assert err == "komd: stopped; --report DIR keeps work\n"
+        assert err == "komd: stopped; --report DIR would let it resume\n"
         assert list(tmp_path.iterdir()) == []

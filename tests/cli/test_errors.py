@@ -74,11 +74,18 @@ def test_wrong_columns(plays, tmp_path, komd_fails):
     fit = ("fit", plays / "plays.csv", "-o", tmp_path / "m.komd")
     line = komd_fails(*fit, "--user", "uid")
     assert "'uid' not found" in line and "user_id, item_id" in line and "--user" in line
-    assert "columns 0 to 1" in komd_fails(*fit, "--item", 7)
-    assert "rating" in komd_fails(*fit, "--min-rating", 3)
+    assert "--item 7 is not a column" in komd_fails(*fit, "--item", 7)
+    assert "--min-rating needs ratings" in komd_fails(*fit, "--min-rating", 3)
     assert "min_rating" in komd_fails(*fit, "--min-rating", "nan")
     assert "no such database" in komd_fails("fit", "SELECT 1", "--database", tmp_path / "no.db", "-o", tmp_path / "m")
     assert "one query" in komd_fails("fit", "SELECT 1", "SELECT 2", "--database", ":memory:", "-o", tmp_path / "m")
+
+
+def test_options_are_named_where_the_library_names_arguments(tmp_path, komd_fails):
+    file = tmp_path / "user=5.csv"
+    assert f"no such file: {file}" in komd_fails("fit", file, "-o", tmp_path / "m.komd")  # a name stays as it is
+    file.write_text("ana,jazz\nbo,folk\n")
+    assert "say which with --header or --no-header" in komd_fails("fit", file, "-o", tmp_path / "m.komd")
 
 
 MODELS = {

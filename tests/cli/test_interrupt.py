@@ -193,7 +193,7 @@ compare.subprocess.Popen = started
 """
     code = patched(["compare", plays / "plays.csv", "--models", "Popularity"], patch)
     found, errors = interrupted(code, ready, folder=temporary)
-    assert (found, errors) == (130, "komd: stopped; --report DIR keeps work\n")
+    assert (found, errors) == (130, "komd: stopped; --report DIR would let it resume\n")
     assert list(temporary.iterdir()) == []
     with pytest.raises(ProcessLookupError):
         os.kill(int(ready.read_text()), 0)

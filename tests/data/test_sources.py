@@ -138,7 +138,8 @@ def test_a_database_of_one_table_needs_no_sql(tmp_path):
     with duckdb.connect(str(path)) as connection:
         connection.execute("CREATE TABLE names AS SELECT 1 AS a")
     with pytest.raises(
-        InputError, match=r"a database with the tables names, plays: say what to read with SQL, as komd.r"
+        InputError,
+        match=r"a database with the tables names, plays: say what to read with SQL, as 'SELECT … FROM names' with d",
     ):
         read(path)
 

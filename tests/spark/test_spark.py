@@ -266,7 +266,7 @@ def test_the_command_writes_everybodys_lists(cluster, data, tmp_path):
     again = subprocess.run([*asked, "-o", str(tmp_path / "recs")], capture_output=True, text=True, timeout=240)
     assert again.returncode != 0 and "is there already" in again.stderr
     wrong = subprocess.run([*asked, "--user", "x"], capture_output=True, text=True, timeout=240)
-    assert wrong.returncode != 0 and "writes everybody's lists to a folder" in wrong.stderr
+    assert wrong.returncode != 0 and "writes the lists of all users to a folder" in wrong.stderr
 
 
 @pytest.mark.data

@@ -9,7 +9,7 @@ import typer
 
 from komd.cli import options
 from komd.cli import output as show
-from komd.errors import InputError
+from komd.cli.result_files import check_folder
 from komd.plain_text import printable
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["analyze"]
 
 
+@options.with_reading()
 def analyze(
     data: Annotated[
         list[str],
@@ -35,18 +36,11 @@ def analyze(
         typer.Option(
             "--work-limit",
             min=1,
-            help="Count K exactly up to so many looks (the sum of squared activities); sample its rows above.",
+            help="Count K exactly up to this much work (the sum of squared activities); sample its rows above.",
         ),
     ] = 2_000_000_000,
     rng: options.Rng = 0,
-    user: options.UserColumn = None,
-    item: options.ItemColumn = None,
-    rating: options.RatingColumn = None,
-    time: options.TimeColumn = None,
-    min_rating: options.MinRating = None,
-    separator: options.Separator = None,
-    header: options.Header = None,
-    database: options.Database = None,
+    reading: options.ReadingOptions = options.DEFAULT_READING,
     threads: options.Threads = None,
     memory: options.Memory = None,
     as_json: options.AsJson = False,
@@ -55,35 +49,20 @@ def analyze(
 
     Several data sets come side by side. Nothing is fitted, and K is never built.
     """
-    if report is not None and report.exists() and not report.is_dir():
-        raise InputError(f"--report must be a folder, and {report} is a file")
+    check_folder("--report", report)
     from komd.memory import budget
     from komd.sparsity.analysis import Analyses
     from komd.sparsity.analysis import analyze as one
     from komd.sparsity.sparsity_report import rich_table
     from komd.threads import count
 
-    budget(memory)  # what is wrong is said before anything is read
+    budget(memory)  # mistakes are reported before anything is read
     count(threads)
-
-    def read(text: str) -> Interactions:
-        known = _known(text) if database is None else None
-        return known or options.read(
-            [text],
-            user=user,
-            item=item,
-            rating=rating,
-            time=time,
-            min_rating=min_rating,
-            separator=separator,
-            header=header,
-            database=database,
-            memory=memory,
-        )
 
     found = []
     for name, text in zip(_names(data), data, strict=True):
-        given = read(text)
+        named = _paper_data(text) if reading.database is None else None
+        given = named or reading.read([text], memory)
         found.append(one(given, name=name, work_limit=work_limit, memory=memory, rng=rng, threads=threads))
         del given  # one data set in memory at a time
     together = Analyses(found)
@@ -99,7 +78,7 @@ def analyze(
         show.say(f"report: {page}")
 
 
-def _known(text: str) -> Interactions | None:
+def _paper_data(text: str) -> Interactions | None:
     """A data set of the paper, where the text is the name of one and not of a file."""
     import komd
 

@@ -9,15 +9,14 @@ import typer
 
 from komd.cli import interrupt, options
 from komd.cli import output as show
-from komd.errors import InputError
+from komd.cli.result_files import check_folder
 
 __all__ = ["compare"]
 
 
+@options.with_reading()
 def compare(
-    data: Annotated[
-        list[str], typer.Argument(metavar="DATA", help="Files or patterns (CSV, TSV, '::', Parquet, gz), or SQL.")
-    ],
+    data: options.Data,
     models: Annotated[
         list[str] | None,
         typer.Option(
@@ -30,78 +29,52 @@ def compare(
         ),
     ] = None,
     folds: Annotated[int, typer.Option("--folds", help="Groups of users that are tested in turn.")] = 5,
-    half: Annotated[
-        str, typer.Option("--half", metavar="random|given|time", help="Which half of a tested user is held out.")
-    ] = "random",
-    metrics: Annotated[
-        str, typer.Option("--metrics", help="auc, map@k, ndcg@k, recall@k, hit@k, mrr@k, coverage@k, …")
-    ] = "auc,ndcg@100,recall@20",
-    ties: Annotated[
-        str, typer.Option("--ties", metavar="half|strict", help="What equal scores count in AUC: one half, or none.")
-    ] = "half",
+    half: options.Half = "random",
+    metrics: options.Metrics = "auc,ndcg@100,recall@20",
+    ties: options.Ties = "half",
     rng: options.Rng = 0,
     report: Annotated[
         Path | None,
         typer.Option(
             "--report",
             metavar="DIR",
-            help="Folder for index.html, results.md and results.json. Work is kept in it: the same command again "
-            "resumes where it stopped.",
+            help="Folder for index.html, results.md and results.json. Results are kept in it: if interrupted, "
+            "rerun the same command to resume.",
         ),
     ] = None,
     time_limit: Annotated[
         str | None,
         typer.Option("--time-limit", metavar="TIME", help="For each model over all folds: seconds, 10m, 1.5h."),
     ] = None,
-    user: options.UserColumn = None,
-    item: options.ItemColumn = None,
-    rating: options.RatingColumn = None,
-    time: options.TimeColumn = None,
-    min_rating: options.MinRating = None,
-    separator: options.Separator = None,
-    header: options.Header = None,
-    database: options.Database = None,
+    reading: options.ReadingOptions = options.DEFAULT_READING,
     threads: options.Threads = None,
     memory: options.Memory = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Compare models on the same folds: figures with deviations, who is best or tied, time and memory.
+    """Compare models on the same folds: figures with deviations, which is best or tied, time and memory.
 
     Every model runs in a process of its own. One that fails or takes too long is a row with the reason.
     """
     import komd
-    from komd.checks import one_of
+    from komd.checks import one_of, whole
     from komd.evaluation.compare import seconds
     from komd.evaluation.comparison_report import caption, legend, rich_table
     from komd.evaluation.grid import models_of
     from komd.evaluation.metrics import parse_metrics
 
-    texts = models_of(models or [])  # what is wrong is said before anything is read
+    texts = models_of(models or [])  # mistakes are reported before anything is read
     names = [str(metric) for metric in parse_metrics(metrics)]
     one_of("--ties", ties, ("half", "strict"))
     one_of("--half", half, ("random", "given", "time"))
     limit = None if time_limit is None else seconds(time_limit)
-    if folds < 2:
-        raise InputError(f"--folds must be at least 2, got {folds}")
+    whole("--folds", folds, 2)
+    check_folder("--report", report)
     if report is not None:
-        if report.exists() and not report.is_dir():
-            raise InputError(f"--report must be a folder, and {report} is a file")
         report.mkdir(parents=True, exist_ok=True)
-    try:
-        given = options.read(
-            data,
-            user=user,
-            item=item,
-            rating=rating,
-            time=time,
-            min_rating=min_rating,
-            separator=separator,
-            header=header,
-            database=database,
-            memory=memory,
-        )
+    work = None if report is None else report / "work"
+    with interrupt.resumable(work, "--report"):
         found = komd.compare(
-            given,
+            reading.read(data, memory),
             texts,
             metrics=names,
             folds=folds,
@@ -109,16 +82,12 @@ def compare(
             rng=rng,
             ties=ties,
             time_limit=limit,
-            keep=None if report is None else report / "work",
+            keep=work,
             threads=threads,
             memory=memory,
             say=show.note,
         )
         page = None if report is None else found.report(report)
-    except KeyboardInterrupt:
-        again = f"the same command resumes from {report / 'work'}" if report is not None else "--report DIR keeps work"
-        interrupt.say_stopped(again)
-        raise typer.Exit(interrupt.CODE) from None
     if as_json:
         print(found.to_json())
     else:

@@ -1,4 +1,4 @@
-"""`komd demo`: the whole of komd in half a minute, on a made-up catalogue."""
+"""`komd demo`: all that komd does in half a minute, on a synthetic catalogue."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _METRICS = {"auc": "AUC", "ndcg@10": "nDCG@10", "recall@20": "recall@20", "cover
 
 
 def demo(
-    users: Annotated[int, typer.Option("--users", min=50, help="How many people to make up.")] = 2000,
+    users: Annotated[int, typer.Option("--users", min=50, help="How many users.")] = 2000,
     items: Annotated[int, typer.Option("--items", min=50, help="How many items.")] = 600,
-    activity: Annotated[float, typer.Option("--activity", help="Mean number of items of a person.")] = 30.0,
+    activity: Annotated[float, typer.Option("--activity", help="Mean number of items of a user.")] = 30.0,
     rng: options.Rng = 0,
     serve: Annotated[bool, typer.Option("--serve", help="Serve the catalogue, with a page to play with.")] = False,
     port: Annotated[
@@ -39,22 +39,22 @@ def demo(
         _serve(komd.generate(users=users, items=items, activity=activity, rng=rng), port)
         return
 
-    show.say("Making up people with tastes, and hiding half of what some of them chose …")
+    show.say("Generating users with tastes, and hiding half of what some of them chose …")
     data = komd.generate(users=users, items=items, activity=activity, rng=rng)
     train, test = next(komd.split.folds(data, rng=rng))
     show.say(f"{data!r}: {test.pairs:,} pairs hidden.")
     show.say("Fitting …")
     model = _compare(train, test)
-    person = _somebody(train, test)
-    best = _recommend(model, train, test, person)
+    user = _tested_user(train, test)
+    best = _recommend(model, train, test, user)
     show.say(f"Why {best}? Each item of the history adds its part; together they are the score, exactly.")
-    show.explanation(model.explain(person, best))
-    _stranger(model, train)
-    _next_steps(users, items, activity, rng, person, best)
+    show.explanation(model.explain(user, best))
+    _serve_new_user(model, train)
+    _next_steps(users, items, activity, rng, user, best)
 
 
 def _serve(data: Interactions, port: int) -> None:
-    """Fit, save in a folder that goes away again, and serve until stopped."""
+    """Fit, save in a temporary folder, and serve until stopped."""
     import tempfile
     from pathlib import Path
 
@@ -67,13 +67,13 @@ def _serve(data: Interactions, port: int) -> None:
     with unfinished(Path(tempfile.mkdtemp(prefix="komd-demo-"))) as folder:
         model, names = folder / "demo.komd", folder / "names.parquet"
         komd.CFKOMD().fit(data).save(model)
-        _name(data, names)
+        _write_names(data, names)
         show.say(f"{data!r}: open the address below in a browser; Ctrl-C stops, and nothing is kept.")
         interrupt.yield_to()
         run(Settings(model=model, store=f"sqlite:///{folder / 'events.db'}", items=names, port=port))
 
 
-def _name(data: Interactions, path: Path) -> None:
+def _write_names(data: Interactions, path: Path) -> None:
     """A table of the generated names, with the taste of each in a column of its own."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -106,21 +106,21 @@ def _compare(train: Interactions, test: Interactions) -> Recommender:
     return fitted[-1]
 
 
-def _somebody(train: Interactions, test: Interactions) -> Any:
-    """A tested person with a history of a readable length."""
+def _tested_user(train: Interactions, test: Interactions) -> Any:
+    """A test user with a history of a readable length."""
     import numpy as np
 
     tested = np.flatnonzero(test.activity > 0)
     return train.users[int(tested[np.argmin(np.abs(train.activity[tested] - 8))])]
 
 
-def _recommend(model: Recommender, train: Interactions, test: Interactions, person: Any) -> Any:
-    """Show a person's history beside what is recommended; returns the best item."""
+def _recommend(model: Recommender, train: Interactions, test: Interactions, user: Any) -> Any:
+    """Show the history of a user beside what is recommended; returns the best item."""
     from itertools import zip_longest
 
-    chosen, hidden = train.history(person)[:10], set(test.history(person))
-    served = model.recommend(person, n=10).table.to_pylist()
-    made = show.table(f"{person} chose", "komd recommends", "score", "hidden", right=("score",))
+    chosen, hidden = train.history(user)[:10], set(test.history(user))
+    served = model.recommend(user, n=10).table.to_pylist()
+    made = show.table(f"{user} chose", "komd recommends", "score", "hidden", right=("score",))
     for left, right in zip_longest(chosen, served):
         cells = ("", "", "")
         if right is not None:
@@ -131,8 +131,8 @@ def _recommend(model: Recommender, train: Interactions, test: Interactions, pers
     return served[0]["item_id"]
 
 
-def _stranger(model: Recommender, train: Interactions) -> None:
-    """Serve somebody the model has never seen."""
+def _serve_new_user(model: Recommender, train: Interactions) -> None:
+    """Recommend to a user that the model has never seen."""
     import numpy as np
 
     from komd.data.generate import taste
@@ -141,23 +141,23 @@ def _stranger(model: Recommender, train: Interactions) -> None:
     first = liked[0]
     second = next((item for item in liked if taste(item) != taste(first)), liked[1])
     start = time.perf_counter()
-    result = model.recommend(histories={"stranger": [first, second]}, n=5)
+    result = model.recommend(histories={"new": [first, second]}, n=5)
     taken = 1000 * (time.perf_counter() - start)
-    show.say(f"A stranger walks in with {first} and {second}. Nothing is retrained; {taken:.1f} ms later:")
+    show.say(f"A new user chose {first} and {second}. Nothing is retrained; {taken:.1f} ms later:")
     for line in result.table.to_pylist():
         show.say(f"  {line['rank']}. {line['item_id']}")
 
 
-def _next_steps(users: int, items: int, activity: float, rng: int, person: Any, best: Any) -> None:
+def _next_steps(users: int, items: int, activity: float, rng: int, user: Any, best: Any) -> None:
     made = ["generate", "-o", "plays.csv", "--users", users, "--items", items, "--activity", activity, "--rng", rng]
     commands: list[list[Any]] = [
         made,
         ["fit", "plays.csv", "-o", "plays.komd"],
-        ["recommend", "plays.komd", "--user", person],
+        ["recommend", "plays.komd", "--user", user],
         ["recommend", "plays.komd", "--history", best],
-        ["explain", "plays.komd", person, best],
+        ["explain", "plays.komd", user, best],
         ["evaluate", "plays.csv", "--model", "Popularity", "--model", "ECFOMD", "--model", "CFKOMD"],
     ]
-    show.say("\nTry next, with these or with your own plays.csv (a user and an item a line):")
+    show.say("\nTry next, with these or with your own plays.csv (a user and an item on each line):")
     for words in commands:
         show.say("  " + shlex.join(["komd", *map(str, words)]))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time as clock
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,9 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["evaluate"]
 
 
+@options.with_reading()
 def evaluate(
     data: Annotated[
-        list[str] | None, typer.Argument(metavar="DATA", help="To be cut into folds; or give --train and --test.")
+        list[str] | None, typer.Argument(metavar="DATA", help="To be split into folds; or give --train and --test.")
     ] = None,
     train: Annotated[
         list[str] | None, typer.Option("--train", metavar="DATA", help="To learn from; may be repeated.")
@@ -33,25 +36,12 @@ def evaluate(
         list[str] | None,
         typer.Option("--model", help="As in Python; may be repeated. With --test alone: a saved model's folder."),
     ] = None,
-    metrics: Annotated[
-        str, typer.Option("--metrics", help="auc, map@k, ndcg@k, recall@k, hit@k, mrr@k, coverage@k, …")
-    ] = "auc,ndcg@100,recall@20",
-    ties: Annotated[
-        str, typer.Option("--ties", metavar="half|strict", help="What equal scores count in AUC: one half, or none.")
-    ] = "half",
+    metrics: options.Metrics = "auc,ndcg@100,recall@20",
+    ties: options.Ties = "half",
     folds: Annotated[int, typer.Option("--folds", help="Groups of users that are tested in turn.")] = 5,
-    half: Annotated[
-        str, typer.Option("--half", metavar="random|given|time", help="Which half of a tested user is held out.")
-    ] = "random",
+    half: options.Half = "random",
     rng: options.Rng = 0,
-    user: options.UserColumn = None,
-    item: options.ItemColumn = None,
-    rating: options.RatingColumn = None,
-    time: options.TimeColumn = None,
-    min_rating: options.MinRating = None,
-    separator: options.Separator = None,
-    header: options.Header = None,
-    database: options.Database = None,
+    reading: options.ReadingOptions = options.DEFAULT_READING,
     threads: options.Threads = None,
     memory: options.Memory = None,
     as_json: options.AsJson = False,
@@ -67,63 +57,61 @@ def evaluate(
     count(threads)
     models = model or ["CFKOMD(kernel='tanimoto')"]
 
-    def read(source: list[str]) -> Interactions:
-        return options.read(
-            source,
-            user=user,
-            item=item,
-            rating=rating,
-            time=time,
-            min_rating=min_rating,
-            separator=separator,
-            header=header,
-            database=database,
-            memory=memory,
-        )
-
+    read = functools.partial(reading.read, memory=memory)
     measuring: dict[str, Any] = {"metrics": names, "ties": ties, "threads": threads, "memory": memory}
     if data and not train and not test:
-        protocol = {"folds": folds, "half": half, "rng": rng}
-        results = _by_folds(read, data, models, protocol, measuring)
-        over = f"mean ± standard deviation over {folds} folds"
-    elif train and test and not data:
-        results = _held_out(read, train, test, models, measuring)
-        over = f"mean ± standard deviation over {results[0]['test_users']:,} test users"
-    elif test and not train and not data:
-        results = _saved(read, test, model or [], measuring)
-        over = f"mean ± standard deviation over {results[0]['test_users']:,} test users"
+        results = _by_folds(read, data, models, {"folds": folds, "half": half, "rng": rng}, measuring)
+        over = f"{folds} folds"
+    elif test and not data:
+        results = (
+            _held_out(read, train, test, models, measuring) if train else _saved(read, test, model or [], measuring)
+        )
+        over = f"{results[0]['test_users']:,} test users"
     else:
-        raise InputError("give --train A --test B, or DATA to cut into folds, or --test B --model of a saved model")
+        raise InputError("give --train A --test B, or DATA to split into folds, or --test B --model of a saved model")
     if as_json:
         show.json_document(results[0] if len(results) == 1 else results)
     else:
-        _show(results, over)
+        _show(results, f"mean ± standard deviation over {over}")
+
+
+def _timed(call: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[Any, float]:
+    """What a call returns, and the seconds it took."""
+    start = clock.perf_counter()
+    result = call(*arguments, **options)
+    return result, clock.perf_counter() - start
+
+
+def _fit_and_measure(
+    model: Any, train: Interactions, test: Interactions, measuring: dict[str, Any]
+) -> tuple[Evaluation, float, float]:
+    """The figures, seconds to fit, seconds to rank."""
+    import komd
+
+    _, fit = _timed(model.fit, train, threads=measuring["threads"], memory=measuring["memory"])
+    found, rank = _timed(komd.evaluate, model, test, **measuring)
+    return found, fit, rank
 
 
 def _held_out(
     read: Any, train: list[str], test: list[str], models: list[str], measuring: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Learn from one data set, measure on another. Items known are those of both together."""
+    """Learn from one data set, measure on another. The items are those of both together."""
     import komd
 
     unfitted = [komd.model_from_text(text) for text in models]
-    start = clock.perf_counter()
-    given = read(train)
-    learned, asked = komd.align(given, read(test))
-    reading = clock.perf_counter() - start
+    given, read_train = _timed(read, train)
+    (learned, asked), read_test = _timed(lambda: komd.align(given, read(test)))
     results = []
     for model in unfitted:
-        start = clock.perf_counter()
-        model.fit(learned, threads=measuring["threads"], memory=measuring["memory"])
-        fitted = clock.perf_counter()
-        found = komd.evaluate(model, asked, **measuring)
-        seconds = {"read": reading, "fit": fitted - start, "rank": clock.perf_counter() - fitted}
+        found, fit, rank = _fit_and_measure(model, learned, asked, measuring)
+        seconds = {"read": read_train + read_test, "fit": fit, "rank": rank}
         results.append(_document(found, {"train": show.counts(given)}, seconds))
     if found.skipped:
-        show.note(f"{found.skipped:,} test pairs left out: they stand in the training data as well")
-    strangers = int(((learned.activity == 0) & (asked.activity > 0)).sum())
-    if strangers:
-        show.note(f"{strangers:,} test users are not in the training data: they are served by popularity")
+        show.note(f"{found.skipped:,} test pairs left out: the training data contain them too")
+    new = int(((learned.activity == 0) & (asked.activity > 0)).sum())
+    if new:
+        show.note(f"{new:,} test users are not in the training data: they are served by popularity")
     return results
 
 
@@ -136,23 +124,14 @@ def _saved(read: Any, test: list[str], folders: list[str], measuring: dict[str, 
             raise InputError(f"without --train, --model is the folder of a saved model; {folder!r} is none")
     if not folders:
         raise InputError("--test needs --train DATA to learn from, or --model FOLDER of a saved model")
-    start = clock.perf_counter()
-    asked = read(test)
-    reading = clock.perf_counter() - start
+    asked, reading = _timed(read, test)
     results = []
     for folder in folders:
-        start = clock.perf_counter()
-        model = komd.load(folder)
-        fitted = clock.perf_counter()
-        catalogue = model.catalogue
-        found = komd.evaluate(model, _in_kind(asked, model), on_unknown="skip", **measuring)
-        seconds = {"read": reading, "fit": fitted - start, "rank": clock.perf_counter() - fitted}
-        learned = {
-            "users": len(catalogue.users),
-            "items": len(catalogue.items),
-            "interactions": len(catalogue.histories.indices),
-        }
-        results.append(_document(found, {"train": learned}, seconds))
+        model, loading = _timed(komd.load, folder)
+        found, rank = _timed(komd.evaluate, model, _in_kind(asked, model), on_unknown="skip", **measuring)
+        users, items, pairs = model.catalogue.users, model.catalogue.items, model.catalogue.histories.indices
+        learned = {"users": len(users), "items": len(items), "interactions": len(pairs)}
+        results.append(_document(found, {"train": learned}, {"read": reading, "fit": loading, "rank": rank}))
         if found.skipped:
             show.note(
                 f"{found.skipped:,} test pairs left out: {folder} does not know their user or item, "
@@ -162,7 +141,7 @@ def _saved(read: Any, test: list[str], folders: list[str], measuring: dict[str, 
 
 
 def _in_kind(test: Interactions, model: Any) -> Interactions:
-    """The test data with ids of the model's kind: a file of few rows may look like integers where the whole is text."""
+    """The test data with ids of the model's kind: in a short file, text ids may all look like integers."""
     import numpy as np
 
     from komd.data.interactions import Interactions, align
@@ -170,16 +149,12 @@ def _in_kind(test: Interactions, model: Any) -> Interactions:
     users, items = model.catalogue.users, model.catalogue.items
     if users.type == test.users.type and items.type == test.items.type:
         return test
-    nobody = Interactions(users, items, np.zeros(len(users) + 1, np.int64), np.zeros(0, np.int32))
-    return align(nobody, test)[1]
+    empty = Interactions(users, items, np.zeros(len(users) + 1, np.int64), np.zeros(0, np.int32))
+    return align(empty, test)[1]
 
 
 def _by_folds(
-    read: Any,
-    data: list[str],
-    models: list[str],
-    protocol: dict[str, Any],
-    measuring: dict[str, Any],
+    read: Any, data: list[str], models: list[str], protocol: dict[str, Any], measuring: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """The paper's protocol: mean and deviation over the folds."""
     import statistics
@@ -187,22 +162,16 @@ def _by_folds(
     import komd
 
     unfitted = [komd.model_from_text(text) for text in models]
-    start = clock.perf_counter()
-    given = read(data)
-    reading = clock.perf_counter() - start
-    found: list[list[Evaluation]] = [[] for _ in unfitted]
-    seconds = [{"read": reading, "fit": 0.0, "rank": 0.0} for _ in unfitted]
+    given, reading = _timed(read, data)
+    measured: list[list[tuple[Evaluation, float, float]]] = [[] for _ in unfitted]
     for train, test in komd.split.folds(given, **protocol):
-        for k, model in enumerate(unfitted):
-            start = clock.perf_counter()
-            model.fit(train, threads=measuring["threads"], memory=measuring["memory"])
-            fitted = clock.perf_counter()
-            found[k].append(komd.evaluate(model, test, **measuring))
-            seconds[k]["fit"] += fitted - start
-            seconds[k]["rank"] += clock.perf_counter() - fitted
+        for model, rounds in zip(unfitted, measured, strict=True):
+            rounds.append(_fit_and_measure(model, train, test, measuring))
     results = []
-    for evaluations, taken in zip(found, seconds, strict=True):
-        document = _document(evaluations[0], {"data": show.counts(given)} | protocol, taken)
+    for rounds in measured:
+        evaluations, fit, rank = zip(*rounds, strict=True)
+        seconds = {"read": reading, "fit": sum(fit), "rank": sum(rank)}
+        document = _document(evaluations[0], {"data": show.counts(given)} | protocol, seconds)
         document["test_users"] = sum(len(each.users) for each in evaluations)
         for name in document["metrics"]:
             values = [each[name].mean for each in evaluations]

@@ -16,11 +16,11 @@ __all__ = ["explain"]
 def explain(
     model: options.ModelFolder,
     ids: Annotated[
-        list[str], typer.Argument(metavar="[USER] ITEM", help="A known person and an item; with --history, an item.")
+        list[str], typer.Argument(metavar="[USER] ITEM", help="A known user and an item; with --history, an item.")
     ],
     history: Annotated[
         str | None,
-        typer.Option("--history", metavar='"A,B,C"', help="Items of someone the model need not know."),
+        typer.Option("--history", metavar='"A,B,C"', help="Items of a user that the model need not know."),
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:

@@ -14,25 +14,16 @@ from komd.cli import output as show
 __all__ = ["fit"]
 
 
+@options.with_reading()
 def fit(
-    data: Annotated[
-        list[str],
-        typer.Argument(metavar="DATA", help="Files or patterns (CSV, TSV, '::', Parquet, gz, SQLite), or SQL."),
-    ],
+    data: options.Data,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="MODEL", help="Folder to save the model to, as plays.komd.")
     ],
     model: Annotated[
         str, typer.Option("--model", help="As in Python: ECFOMD, \"CFKOMD(kernel='rbf', regularization=0.1)\".")
     ] = "CFKOMD(kernel='tanimoto')",
-    user: options.UserColumn = None,
-    item: options.ItemColumn = None,
-    rating: options.RatingColumn = None,
-    time: options.TimeColumn = None,
-    min_rating: options.MinRating = None,
-    separator: options.Separator = None,
-    header: options.Header = None,
-    database: options.Database = None,
+    reading: options.ReadingOptions = options.DEFAULT_READING,
     threads: options.Threads = None,
     memory: options.Memory = None,
     as_json: options.AsJson = False,
@@ -48,18 +39,7 @@ def fit(
     count(threads)
     store.replaceable(output)  # better to know before a long fit
     start = clock.perf_counter()
-    interactions = options.read(
-        data,
-        user=user,
-        item=item,
-        rating=rating,
-        time=time,
-        min_rating=min_rating,
-        separator=separator,
-        header=header,
-        database=database,
-        memory=memory,
-    )
+    interactions = reading.read(data, memory)
     read = clock.perf_counter()
     if not as_json:
         show.say(f"read    {interactions!r} in {read - start:.1f} s")

@@ -1,4 +1,4 @@
-"""`komd generate`: made-up data to try things on."""
+"""`komd generate`: synthetic data to try things on."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from komd.cli import options
 from komd.cli import output as show
+from komd.cli.result_files import check_file, write
 from komd.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,18 +30,18 @@ def generate(
         typer.Option(
             "--like",
             metavar="NAME",
-            help="In the shape of a known data set: msd (1.2 million people, 384,546 songs, 48 million pairs).",
+            help="In the shape of a known data set: msd (1.2 million users, 384,546 songs, 48 million pairs).",
         ),
     ] = None,
     users: Annotated[
-        int | None, typer.Option("--users", help="How many people.", show_default="2000; with --like as many as there")
+        int | None, typer.Option("--users", help="How many users.", show_default="2000; with --like as many as there")
     ] = None,
     items: Annotated[
         int | None, typer.Option("--items", help="How many items.", show_default="1000; with --like by --users")
     ] = None,
     activity: Annotated[
         float | None,
-        typer.Option("--activity", help="Mean number of items of a person.", show_default="30; with --like as there"),
+        typer.Option("--activity", help="Mean number of items of a user.", show_default="30; with --like as there"),
     ] = None,
     text_ids: Annotated[
         bool, typer.Option("--text-ids", help="With --like: ids written as the original's, instead of numbers.")
@@ -56,13 +57,13 @@ def generate(
         float | None, typer.Option("--item-tail", help="Larger: few items take most choices.", show_default="1")
     ] = None,
     user_tail: Annotated[
-        float | None, typer.Option("--user-tail", help="Larger: few people make most choices.", show_default="0.6")
+        float | None, typer.Option("--user-tail", help="Larger: few users make most choices.", show_default="0.6")
     ] = None,
     rng: options.Rng = 0,
     as_json: options.AsJson = False,
 ) -> None:
-    """Make up people who choose items by taste and by popularity."""
-    show.check_output(output, (".csv", ".parquet"))
+    """Generate synthetic users who choose items by taste and by popularity."""
+    check_file(output, (".csv", ".parquet"))
     import komd
     from komd.memory import readable
 
@@ -77,7 +78,7 @@ def generate(
             words = ", ".join(f"--{name.replace('_', '-')}" for name in forms)
             raise InputError(f"{words} cannot go with --like {like}, which sets the shape")
         data = komd.generate_like(like, **counts, text_ids=text_ids, rng=rng)
-    _, size = show.write(_tables(data), output)
+    _, size = write(_tables(data), output)
     if as_json:
         show.json_document({"path": str(output), "bytes": size} | show.counts(data))
     else:
@@ -85,12 +86,12 @@ def generate(
 
 
 def _given(**values: Any) -> dict[str, Any]:
-    """Those that were asked for; for the others the library has defaults."""
+    """The values that were asked for; for the others the library has defaults."""
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _tables(data: Interactions) -> Iterator[pa.Table]:
-    """One row for each pair, so many at a time."""
+    """One row for each pair, block by block."""
     import pyarrow as pa
 
     from komd.progress import progress

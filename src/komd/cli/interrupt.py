@@ -1,23 +1,28 @@
 """Ctrl-C: a command stops within moments, whatever it is doing.
 
 Python raises KeyboardInterrupt only when the main thread returns from compiled code, and some libraries turn it into
-an error of their own. So a thread hears the signal at once (`signal.set_wakeup_fd`). It gives the main thread a moment
-to unwind, which removes what is half written; then it removes that itself and ends the process.
+an error of their own. So a thread receives the signal at once (`signal.set_wakeup_fd`). It gives the main thread one
+second to unwind, which removes unfinished files; then it removes them itself and ends the process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
+
+import typer
 
 from komd.files import discard_unfinished
 
-__all__ = ["CODE", "finish", "heard", "leave", "say_stopped", "watch", "yield_to"]
+__all__ = ["CODE", "finish", "heard", "leave", "resumable", "say_stopped", "watch", "yield_to"]
 
 CODE = 130  # by convention: 128 + SIGINT
 _GRACE = 1.0  # seconds
@@ -28,7 +33,7 @@ _wakeup: socket.socket | None = None  # kept open: the signal is written to it
 
 
 def watch() -> None:
-    """Listen from now on; does nothing where SIGINT is ignored (`nohup`) or belongs to somebody else."""
+    """Listen from now on; does nothing where SIGINT is ignored (`nohup`) or has a handler already."""
     global _wakeup
     if _wakeup is not None or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return
@@ -45,7 +50,7 @@ def heard() -> bool:
 
 
 def yield_to() -> None:
-    """Let something else, a server, decide what Ctrl-C does."""
+    """Leave Ctrl-C to other code, such as a server."""
     if _wakeup is not None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -63,6 +68,18 @@ def say_stopped(more: str = "") -> None:
     print(f"komd: stopped{f'; {more}' if more else ''}", file=sys.stderr, flush=True)
 
 
+@contextlib.contextmanager
+def resumable(folder: Path | None, option: str) -> Iterator[None]:
+    """Work of which `folder` keeps what is done; without one, `option` would have named it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say_stopped(
+            f"rerun the same command to resume from {folder}" if folder else f"{option} DIR would let it resume"
+        )
+        raise typer.Exit(CODE) from None
+
+
 def leave() -> None:
     """End the process now. Threads may still be computing, and Python would wait for them."""
     discard_unfinished()
@@ -72,7 +89,7 @@ def leave() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    if not _heard.is_set():  # pressed again, it must not stop the main thread from tidying up
+    if not _heard.is_set():  # a second Ctrl-C must not interrupt the unwinding
         _heard.set()
         raise KeyboardInterrupt
 

@@ -1,14 +1,13 @@
 """The `komd` command: its parts, and how errors leave it.
 
-What a person can do something about (bad input, a missing file, a full disk) is one line on stderr and exit
-code 2. Anything else keeps its traceback: it is a bug. Only light modules are imported here and at the top of
-the commands, so that `komd --help` is instant.
+An error that the caller can do something about (bad input, a missing file, a full disk) is one line on stderr and exit
+code 2. Anything else keeps its traceback: it is a bug. Only light modules are imported here and at the top of the
+commands, so that `komd --help` is instant.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 import warnings
 from pathlib import Path
@@ -34,12 +33,6 @@ from komd.errors import FallbackWarning, KomdError
 
 __all__ = ["app", "run"]
 
-# Messages of the library speak of arguments (user=); here they are options (--user).
-_ARGUMENT = re.compile(
-    r"(?<![\w.'\"])(user|item|rating|time|min_rating|separator|header|database|memory|threads|work_limit|on_unknown)=(?!=)"
-    r"(\"(\w+)\")?"
-)
-
 
 class Guarded(TyperGroup):
     """Runs a command and words what goes wrong."""
@@ -52,7 +45,7 @@ class Guarded(TyperGroup):
                 result = super().invoke(ctx)
                 sys.stdout.flush()
                 return result
-        except BrokenPipeError:  # whoever read our output has seen enough
+        except BrokenPipeError:  # the reader of our output has closed it
             _discard_stdout()
             raise typer.Exit(0) from None
         except typer.Exit:
@@ -60,7 +53,7 @@ class Guarded(TyperGroup):
         except KeyboardInterrupt:
             _stopped()
         except Exception as error:
-            if interrupt.heard():  # a library's own word for it
+            if interrupt.heard():  # some libraries turn Ctrl-C into an error of their own
                 _stopped()
             if not isinstance(error, KomdError | OSError | MemoryError):
                 raise
@@ -74,7 +67,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     cls=Guarded,
     name="komd",
-    help="Recommend the top N items to people from what they did. Start with: komd demo",
+    help="Recommend the top N items to users from what they did. Start with: komd demo",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -98,16 +91,16 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    """Nothing but --version stands before a command."""
+    """--version is the only option before a command."""
 
 
 def run() -> None:
     """The command, from its arguments to its exit code."""
     interrupt.watch()
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started us
+        if getattr(sys, name) is None:  # closed by the process that started us
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
-        elif hasattr(getattr(sys, name), "reconfigure"):  # a terminal that lacks a character shows another
+        elif hasattr(getattr(sys, name), "reconfigure"):  # a terminal that lacks a character shows "?"
             getattr(sys, name).reconfigure(errors="replace")
     try:
         app(prog_name="komd")
@@ -127,7 +120,7 @@ def _stopped() -> NoReturn:
 
 def _worded(error: KomdError | OSError | MemoryError) -> str:
     if isinstance(error, KomdError):
-        return _as_options(str(error))
+        return error.worded(_option)
     if isinstance(error, MemoryError):
         return f"not enough memory: {error}" if str(error) else "not enough memory"
     reason = error.strerror or str(error)
@@ -138,21 +131,15 @@ def _say(message: str) -> None:
     print(f"komd: {' '.join(message.split())}", file=sys.stderr)
 
 
-def _as_options(message: str) -> str:
-    """
-    >>> _as_options("column 'uid' not found (choose with user=)")
-    "column 'uid' not found (choose with --user)"
-    >>> _as_options('leave out unknown ids with on_unknown="skip"; user=7 is no column')
-    'leave out unknown ids with --on-unknown skip; --user 7 is no column'
-    """
+def _option(name: str, value: str) -> str:
+    """An argument of the library as the option that it is here.
 
-    def option(match: re.Match[str]) -> str:
-        end = match.end()
-        value = match.group(3) or ""
-        follows = value or (end < len(message) and message[end].isalnum())
-        return f"--{match.group(1).replace('_', '-')}{' ' if follows else ''}{value}"
-
-    return _ARGUMENT.sub(option, message)
+    >>> _option("min_rating", ""), _option("on_unknown", '"skip"'), _option("header", "False")
+    ('--min-rating', '--on-unknown skip', '--no-header')
+    """
+    no = "no-" if value == "False" else ""
+    shown = "" if value in ("True", "False") else value.strip('"')
+    return f"--{no}{name.replace('_', '-')} {shown}".rstrip()
 
 
 def _noted(
@@ -170,7 +157,7 @@ def _noted(
 
 
 def _flush_or_discard() -> None:
-    """What is left to print, unless standard output itself is what failed: the interpreter would try again."""
+    """Print what is left, unless standard output itself failed: the interpreter would try again."""
     try:
         sys.stdout.flush()
     except OSError:

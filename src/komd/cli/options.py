@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import csv
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -13,83 +17,26 @@ from komd.errors import InputError
 if TYPE_CHECKING:
     from komd.data.ids import Ids
     from komd.data.interactions import Interactions
+    from komd.data.pairs import Pairs
 
 __all__ = [
+    "DEFAULT_READING",
+    "RATING_OPTIONS",
     "AsJson",
-    "Database",
-    "Header",
-    "ItemColumn",
+    "Data",
+    "Half",
+    "ListLength",
     "Memory",
-    "MinRating",
+    "Metrics",
     "ModelFolder",
     "OnUnknown",
-    "RatingColumn",
+    "ReadingOptions",
     "Rng",
-    "Separator",
     "Threads",
-    "TimeColumn",
-    "UserColumn",
-    "column",
+    "Ties",
     "ids_of",
     "listed",
-    "read",
-    "source",
-]
-
-_PANEL = "Reading"
-
-UserColumn = Annotated[
-    str | None,
-    typer.Option(
-        "--user",
-        metavar="COLUMN",
-        rich_help_panel=_PANEL,
-        help="Column of user ids: a name, or a position from 0. Usual names are recognised.",
-    ),
-]
-ItemColumn = Annotated[
-    str | None, typer.Option("--item", metavar="COLUMN", rich_help_panel=_PANEL, help="Column of item ids.")
-]
-RatingColumn = Annotated[
-    str | None,
-    typer.Option("--rating", metavar="COLUMN", rich_help_panel=_PANEL, help="Column for --min-rating."),
-]
-TimeColumn = Annotated[
-    str | None, typer.Option("--time", metavar="COLUMN", rich_help_panel=_PANEL, help="Column of times.")
-]
-MinRating = Annotated[
-    float | None,
-    typer.Option(
-        "--min-rating",
-        rich_help_panel=_PANEL,
-        help="Keep only rows rated at least this; a model knows the others as seen. Without it, rows rated 0 are left "
-        "out and negative ones refused.",
-    ),
-]
-Separator = Annotated[
-    str | None,
-    typer.Option("--separator", rich_help_panel=_PANEL, help="Between the columns of text: ',' tab space '::' …"),
-]
-Header = Annotated[
-    bool | None,
-    typer.Option(
-        "--header/--no-header",
-        show_default=False,
-        rich_help_panel=_PANEL,
-        help="Whether text files begin with column names. By default the first lines tell.",
-    ),
-]
-Database = Annotated[
-    str | None,
-    typer.Option(
-        "--database",
-        rich_help_panel=_PANEL,
-        help="A DuckDB or SQLite file, or what else DuckDB can attach; the data is then SQL.",
-    ),
-]
-Threads = Annotated[int | None, typer.Option("--threads", help="How many threads; every core by default.")]
-Memory = Annotated[
-    str | None, typer.Option("--memory", metavar="SIZE", help="Budget such as 8GB; 60 % of what is free.")
+    "with_reading",
 ]
 
 
@@ -102,51 +49,120 @@ def _quietly(asked: bool) -> bool:
 
 
 AsJson = Annotated[bool, typer.Option("--json", callback=_quietly, help="Print one JSON document instead of tables.")]
-Rng = Annotated[int, typer.Option("--rng", min=0, help="Seed: the same gives the same.")]
-OnUnknown = Annotated[str, typer.Option("--on-unknown", metavar="error|skip", help="What an unknown id leads to.")]
+Data = Annotated[
+    list[str], typer.Argument(metavar="DATA", help="Files or patterns (CSV, TSV, '::', Parquet, gz, SQLite), or SQL.")
+]
+Half = Annotated[
+    str, typer.Option("--half", metavar="random|given|time", help="Which half of a tested user is held out.")
+]
+ListLength = Annotated[int, typer.Option("-n", "--n", help="Length of the lists.")]
+Memory = Annotated[
+    str | None, typer.Option("--memory", metavar="SIZE", help="Budget such as 8GB; 60 % of what is free.")
+]
+Metrics = Annotated[str, typer.Option("--metrics", help="auc, map@k, ndcg@k, recall@k, hit@k, mrr@k, coverage@k, …")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model (komd fit).")]
+OnUnknown = Annotated[str, typer.Option("--on-unknown", metavar="error|skip", help="What an unknown id leads to.")]
+Rng = Annotated[int, typer.Option("--rng", min=0, help="Seed: the same gives the same.")]
+Threads = Annotated[int | None, typer.Option("--threads", help="How many threads; every core by default.")]
+Ties = Annotated[
+    str, typer.Option("--ties", metavar="half|strict", help="What equal scores count in AUC: one half, or none.")
+]
 
 
-def read(
-    data: list[str],
-    *,
-    user: str | None,
-    item: str | None,
-    rating: str | None,
-    time: str | None,
-    min_rating: float | None,
-    separator: str | None,
-    header: bool | None,
-    database: str | None,
-    memory: str | None,
-) -> Interactions:
-    """The interactions that the reading options describe."""
-    import komd
-
-    return komd.read(
-        source(data, database),
-        user=column(user),
-        item=column(item),
-        rating=column(rating),
-        time=column(time),
-        min_rating=min_rating,
-        separator=separator,
-        header=header,
-        database=database,
-        memory=memory,
-    )
+def _column(text: str) -> str | int:
+    """A column by its position where the text is a number, or else by its name."""
+    return int(text) if text.isascii() and text.isdigit() else text
 
 
-def source(data: list[str], database: str | None) -> str | list[str]:
-    """What is to be read: files, or the one query of a database."""
-    if database is not None and len(data) != 1:
-        raise InputError(f"with database= there is one query to read, got {len(data)}")
-    return data[0] if database is not None else data
+_option = functools.partial(typer.Option, rich_help_panel="Reading")
+_column_option = functools.partial(_option, metavar="COLUMN", parser=_column)
 
 
-def column(text: str | None) -> str | int | None:
-    """A column by its name, or by its position where that is what the text says."""
-    return int(text) if text is not None and text.isascii() and text.isdigit() else text
+@dataclass(frozen=True)
+class ReadingOptions:
+    """How DATA is read: the options that `with_reading` gives to a command, named as the arguments of `komd.read`."""
+
+    user: Annotated[
+        str | None,
+        _column_option("--user", help="Column of user ids: a name, or a position from 0. Usual names are recognised."),
+    ] = None
+    item: Annotated[str | None, _column_option("--item", help="Column of item ids.")] = None
+    rating: Annotated[str | None, _column_option("--rating", help="Column for --min-rating.")] = None
+    time: Annotated[str | None, _column_option("--time", help="Column of times.")] = None
+    min_rating: Annotated[
+        float | None,
+        _option(
+            "--min-rating",
+            help="Keep only rows rated at least this; a model knows the others as seen. Without it, rows rated 0 are "
+            "left out and negative ones refused.",
+        ),
+    ] = None
+    separator: Annotated[
+        str | None, _option("--separator", help="Between the columns of text: ',' tab space '::' …")
+    ] = None
+    header: Annotated[
+        bool | None,
+        _option(
+            "--header/--no-header",
+            show_default=False,
+            help="Whether text files begin with column names. By default the first lines tell.",
+        ),
+    ] = None
+    database: Annotated[
+        str | None,
+        _option("--database", help="A DuckDB or SQLite file, or what else DuckDB can attach; the data is then SQL."),
+    ] = None
+
+    def read(self, data: list[str], memory: str | None) -> Interactions:
+        """Interactions from files, or from the one query of a database."""
+        import komd
+
+        return komd.read(self._source(data), **vars(self), memory=memory)
+
+    def read_pairs(self, data: list[str], memory: str | None) -> Pairs:
+        """Pairs in their order, likewise."""
+        from komd.data.pairs import read_pairs
+
+        given = {name: value for name, value in vars(self).items() if name not in RATING_OPTIONS}
+        return read_pairs(self._source(data), **given, memory=memory)
+
+    def _source(self, data: list[str]) -> str | list[str]:
+        if self.database is not None and len(data) != 1:
+            raise InputError(f"with --database there is one query to read, got {len(data)}")
+        return data[0] if self.database is not None else data
+
+
+DEFAULT_READING = ReadingOptions()
+RATING_OPTIONS = ("rating", "time", "min_rating")
+"""Options without meaning where pairs are only scored."""
+
+
+def with_reading(*left_out: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Replace the parameter `reading` of a command by the options of `ReadingOptions`, except those left out."""
+    hints = get_type_hints(ReadingOptions, include_extras=True)
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    added = [
+        inspect.Parameter(name, kind, default=None, annotation=hint)
+        for name, hint in hints.items()
+        if name not in left_out
+    ]
+
+    def extended(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        parameters: list[inspect.Parameter] = []
+        for name, parameter in signature.parameters.items():
+            parameters += added if name == "reading" else [parameter]
+
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            chosen = {parameter.name: given.pop(parameter.name) for parameter in added}
+            command(**given, reading=ReadingOptions(**chosen))
+
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
+
+    return extended
 
 
 def listed(text: str) -> list[str]:
@@ -171,5 +187,5 @@ def ids_of(ids: Ids, texts: list[str], on_unknown: str) -> list[Any]:
         except InputError:
             if on_unknown != "skip":
                 raise
-            found.append(text)  # no id of this kind is written so: it is unknown, and passed over as such
+            found.append(text)  # no id of this kind is written so: it is unknown, and skipped as such
     return found

@@ -1,23 +1,19 @@
-"""What the commands print and write: tables for people, JSON for machines, files for both.
+"""What the commands print: lines and tables for readers, JSON for programs.
 
-Ids and names are data: they are shown as plain text, never read as markup or as control codes.
+Ids and names are data: they are shown as plain text, never interpreted as markup or control codes.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
-from komd import files
-from komd.errors import InputError
-from komd.plain_text import id_text, json_text, printable
+from komd.plain_text import json_text, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,20 +27,23 @@ if TYPE_CHECKING:
 __all__ = [
     "ROWS",
     "bar",
-    "check_output",
     "columns",
     "console",
     "counts",
     "explanation",
     "folder",
     "json_document",
+    "json_rows",
     "note",
+    "note_skipped",
+    "note_skipped_pairs",
     "print_rows",
     "recommendations",
     "row",
     "say",
+    "scores",
+    "similar",
     "table",
-    "write",
 ]
 
 ROWS = 50  # of recommendations shown
@@ -52,7 +51,6 @@ _REASONS = 15  # items of a history shown in an explanation
 _BAR = 24  # characters
 _WIDTH = 120  # of a table that does not go to a terminal
 _BATCH = 10_000  # rows of JSON made at a time
-_SUFFIXES = (".csv", ".parquet", ".json")
 
 
 def console() -> Console:
@@ -64,7 +62,7 @@ def console() -> Console:
 
 
 def say(text: str = "") -> None:
-    """A line for people, as it is."""
+    """A line on standard output, as it is."""
     print(text)
 
 
@@ -116,32 +114,23 @@ def columns(data: Interactions) -> dict[str, object] | None:
     return {"taken": data.reading.taken, "not_used": list(data.reading.unused), "rated_zero": data.reading.zeros}
 
 
-def recommendations(result: Recommendations, people: int | None = None) -> None:
-    """The lists as a table, cut when long. `people` are all there are, when only the first were asked for."""
-    rows = _lists(result, "user")
-    if not rows:
-        say("nothing to recommend: no item is left")
-    shown = len(set(map(str, (line["user_id"] for line in rows))))
-    if people is not None and people > shown:
-        say(f"… and {people - shown:,} more people: -o FILE writes all, --json prints all, --user picks some")
-    elif len(result) > len(rows):
-        say(f"… and {len(result) - len(rows):,} more rows: -o FILE writes all, --json prints all")
-    if result.skipped:
-        note(f"{result.skipped:,} unknown ids skipped")
+def recommendations(result: Recommendations, users: int | None = None) -> None:
+    """The lists as a table, cut when long. `users` is how many there are, when only the first were asked for."""
+    rows = _lists(result, "user", "nothing to recommend: no item is left")
+    shown = len({str(line["user_id"]) for line in rows})
+    if users is not None and users > shown:
+        say(f"… and {users - shown:,} more users: -o FILE writes all, --json prints all, --user picks some")
+    else:
+        _say_more(len(result), "-o FILE writes all, --json prints all")
 
 
 def similar(result: Recommendations) -> None:
     """Lists of similar items as a table, cut when long."""
-    rows = _lists(result, "similar to")
-    if not rows:
-        say("no other item is similar")
-    elif len(result) > len(rows):
-        say(f"… and {len(result) - len(rows):,} more rows: --json prints all")
-    if result.skipped:
-        note(f"{result.skipped:,} unknown ids skipped")
+    _lists(result, "similar to", "no other item is similar")
+    _say_more(len(result), "--json prints all")
 
 
-def _lists(result: Recommendations, heading: str) -> list[dict[str, Any]]:
+def _lists(result: Recommendations, heading: str, nothing: str) -> list[dict[str, Any]]:
     """Print the first rows of lists as a table, whose first column, `heading`, says whose list it is; returns them."""
     rows: list[dict[str, Any]] = result.table.slice(0, ROWS).to_pylist()
     key = result.table.column_names[0]
@@ -153,6 +142,9 @@ def _lists(result: Recommendations, heading: str) -> list[dict[str, Any]]:
         row(made, name, line["rank"], line["item_id"], f"{line['score']:.4g}", end_section=last)
     if rows:
         console().print(made)
+    else:
+        say(nothing)
+    note_skipped(result.skipped)
     return rows
 
 
@@ -164,10 +156,25 @@ def scores(result: Scores) -> None:
         row(made, line["user_id"], line["item_id"], f"{line['score']:.4g}")
     if rows:
         console().print(made)
-    if len(result) > len(rows):
-        say(f"… and {len(result) - len(rows):,} more rows: -o FILE writes all, --json prints all")
-    if result.skipped:
-        note(f"{result.skipped:,} pairs left out: the model does not know their user or item")
+    _say_more(len(result), "-o FILE writes all, --json prints all")
+    note_skipped_pairs(result.skipped)
+
+
+def note_skipped(count: int) -> None:
+    """Say how many ids were skipped, if any."""
+    if count:
+        note(f"{count:,} unknown ids skipped")
+
+
+def note_skipped_pairs(count: int) -> None:
+    """Say how many pairs were skipped, if any."""
+    if count:
+        note(f"{count:,} pairs left out: the model does not know their user or item")
+
+
+def _say_more(rows: int, how: str) -> None:
+    if rows > ROWS:
+        say(f"… and {rows - ROWS:,} more rows: {how}")
 
 
 def explanation(result: Explanation) -> None:
@@ -196,32 +203,20 @@ def explanation(result: Explanation) -> None:
 
 
 def json_document(value: object) -> None:
-    """Print one JSON document; ids that JSON does not know become text, what is no number null."""
+    """Print one JSON document."""
     print(json_text(value, indent=2, ascii_only=True))
 
 
-def print_rows(name: str, tables: Iterable[pa.Table], facts: Callable[[], Mapping[str, object]]) -> None:
-    """Print one JSON object: the rows of tables as one list under `name`, and the facts, asked for after them."""
-    pieces = _json_rows(tables, "  ")
-    first = next(pieces)  # what goes wrong goes wrong before anything is printed
+def print_rows(name: str, tables: Iterable[pa.Table], facts: Mapping[str, object]) -> None:
+    """Print one JSON object: the rows of tables as one list under `name`, and the facts, read after the last row."""
+    pieces = json_rows(tables, "  ")
+    first = next(pieces)  # an error comes before anything is printed
     sys.stdout.write(f"{{\n  {json.dumps(name)}: {first}")
     for piece in pieces:
         sys.stdout.write(piece)
-    for key, value in facts().items():
+    for key, value in facts.items():
         sys.stdout.write(f",\n  {json.dumps(key)}: {json_text(value, ascii_only=True)}")
     sys.stdout.write("\n}\n")
-
-
-def check_output(path: Path, suffixes: tuple[str, ...] = _SUFFIXES) -> None:
-    """Refuse, before any work is done, a file that cannot be written."""
-    if path.suffix.lower() not in suffixes:
-        raise InputError(f"cannot write {path}: the name must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}")
-    if path.is_dir():
-        raise InputError(f"cannot write {path}: it is a folder")
-    if not path.parent.is_dir():
-        raise InputError(f"cannot write {path}: there is no folder {path.parent}")
-    if not os.access(path.parent, os.W_OK):
-        raise InputError(f"cannot write {path}: no permission to write in {path.parent}")
 
 
 def folder(written: Written, model: str, as_json: bool) -> None:
@@ -230,65 +225,14 @@ def folder(written: Written, model: str, as_json: bool) -> None:
         json_document({"model": model} | asdict(written) | {"path": str(written.path)})
         return
     before = f" ({written.resumed:,} were there already)" if written.resumed else ""
-    say(f"wrote lists of {written.people:,} people to {written.path} in {written.parts:,} parts{before}")
+    say(f"wrote lists of {written.people:,} users to {written.path} in {written.parts:,} parts{before}")
     if written.redone:
         note(f"{written.redone:,} parts that were there matched no checksum and were made again")
-    if written.skipped:
-        note(f"{written.skipped:,} unknown ids skipped")
+    note_skipped(written.skipped)
 
 
-def write(tables: Iterable[pa.Table], path: Path) -> tuple[int, int]:
-    """Write tables as one CSV, Parquet or JSON file, by the suffix; returns its rows and bytes.
-
-    An old file stays until the new one is whole.
-    """
-    writers = {".csv": _write_csv, ".parquet": _write_parquet, ".json": _write_json}
-    rows = 0
-
-    def counted() -> Iterator[pa.Table]:
-        nonlocal rows
-        for each in tables:
-            rows += each.num_rows
-            yield each
-
-    try:
-        files.write(path, lambda file: writers[path.suffix.lower()](counted(), file))
-    except OSError as error:
-        raise InputError(f"could not write {path}: {error.strerror or error}") from error
-    return rows, path.stat().st_size
-
-
-def _write_csv(tables: Iterable[pa.Table], file: IO[bytes]) -> None:
-    import pyarrow as pa
-    from pyarrow import csv
-
-    header = True
-    for rows in tables:
-        for k, column in enumerate(rows.columns):
-            if isinstance(column.type, pa.BaseExtensionType) or pa.types.is_binary(column.type):
-                texts = pa.array([id_text(value) for value in column.to_pylist()], pa.string())
-                rows = rows.set_column(k, rows.column_names[k], texts)
-        csv.write_csv(rows, file, csv.WriteOptions(include_header=header))
-        header = False
-
-
-def _write_parquet(tables: Iterable[pa.Table], file: IO[bytes]) -> None:
-    from pyarrow import parquet
-
-    tables = iter(tables)
-    first = next(tables)
-    with parquet.ParquetWriter(file, first.schema, compression="zstd", write_page_checksum=True) as writer:
-        for rows in itertools.chain([first], tables):
-            writer.write_table(rows)
-
-
-def _write_json(tables: Iterable[pa.Table], file: IO[bytes]) -> None:
-    for piece in itertools.chain(_json_rows(tables, ""), "\n"):
-        file.write(piece.encode())
-
-
-def _json_rows(tables: Iterable[pa.Table], indent: str) -> Iterator[str]:
-    """A list with one row a line, made by pieces: all rows need not fit in memory as Python objects."""
+def json_rows(tables: Iterable[pa.Table], indent: str = "") -> Iterator[str]:
+    """A list with one row per line, piece by piece: all rows need not fit in memory as Python objects."""
     mark = "["
     for rows in tables:
         for batch in rows.to_batches(max_chunksize=_BATCH):

@@ -1,37 +1,39 @@
-"""`komd recommend`: the best items for known people, for strangers, or for everybody."""
+"""`komd recommend`: the best items for known users, for new ones, or for all."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from komd.cli import options
 from komd.cli import output as show
+from komd.cli.result_files import check_file, write_result
 from komd.errors import InputError
 
 if TYPE_CHECKING:
     from komd.data.ids import Ids
-    from komd.engine.catalogue import OnUnknown
     from komd.engine.results import Recommendations
 
 __all__ = ["items_given", "recommend"]
 
-_ROWS = 5_000_000  # made and written at a time: everybody's lists need not fit in memory
+_ROWS = 5_000_000  # made and written at a time: the lists of all users need not fit in memory
 
 
 def recommend(
     model: options.ModelFolder,
     user: Annotated[
-        list[str] | None, typer.Option("--user", metavar="ID", help="A known person; may be repeated.")
+        list[str] | None, typer.Option("--user", metavar="ID", help="A known user; may be repeated.")
     ] = None,
     history: Annotated[
         list[str] | None,
-        typer.Option("--history", metavar='"A,B,C"', help="Items of someone the model need not know; repeatable."),
+        typer.Option(
+            "--history", metavar='"A,B,C"', help="Items of a user that the model need not know; may be repeated."
+        ),
     ] = None,
-    n: Annotated[int, typer.Option("-n", "--n", help="Length of the lists.")] = 10,
-    keep_seen: Annotated[bool, typer.Option("--keep-seen", help="Recommend also what a person has.")] = False,
+    n: options.ListLength = 10,
+    keep_seen: Annotated[bool, typer.Option("--keep-seen", help="Recommend also what a user has.")] = False,
     include_low_rated: Annotated[
         bool,
         typer.Option("--include-low-rated", help="Recommend also what a user rated below fit's --min-rating."),
@@ -54,8 +56,8 @@ def recommend(
             "--output",
             "-o",
             metavar="OUT",
-            help="Write all to a file (.csv, .parquet, .json), or to a folder of Parquet parts that a stopped run "
-            "goes on with.",
+            help="Write all to a file (.csv, .parquet, .json), or to a folder of Parquet parts; if interrupted, "
+            "rerun the same command to resume.",
         ),
     ] = None,
     spark: Annotated[
@@ -70,97 +72,85 @@ def recommend(
     memory: options.Memory = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Recommend items: to some people, to strangers with a history, or to everybody."""
+    """Recommend items: to some users, to new ones with a history, or to all."""
     import komd
-    from komd.checks import one_of
-    from komd.memory import readable
+    from komd.checks import one_of, whole
 
-    folder = output is not None and not output.suffix
-    if output is not None and not folder:
-        show.check_output(output)
+    folder = output if output is not None and not output.suffix else None
+    if output is not None and folder is None:
+        check_file(output)
     one_of("--on-unknown", on_unknown, ("error", "skip"))
-    if n < 1:
-        raise InputError(f"-n must be a whole number of at least 1, got {n}")
+    whole("-n", n, 1)
     if user and history:
-        raise InputError("give --user or --history, not both: a history stands for its person")
+        raise InputError("give --user or --history, not both: a history stands for its user")
     if spark is not None:
-        if user or history or output is None or not folder:
-            raise InputError("--spark writes everybody's lists to a folder (-o NAME), without --user or --history")
+        if user or history or folder is None:
+            raise InputError("--spark writes the lists of all users to a folder (-o NAME), without --user or --history")
         if threads is not None:
-            raise InputError("--threads has no say with --spark: the cluster's cores are Spark's to share out")
+            raise InputError("--threads has no effect with --spark: Spark decides how many cores work")
         from komd.cli.recommend_on_spark import recommend_on_spark
 
         recommend_on_spark(
-            model, spark, output, n, not keep_seen, only, exclude, on_unknown, memory, as_json, not include_low_rated
+            model,
+            spark,
+            folder,
+            n=n,
+            exclude_seen=not keep_seen,
+            exclude_low_rated=not include_low_rated,
+            only=only,
+            exclude=exclude,
+            on_unknown=on_unknown,
+            memory=memory,
+            as_json=as_json,
         )
         return
     fitted = komd.load(model)
     catalogue = fitted.catalogue
-    people: Any = options.ids_of(catalogue.users, user, on_unknown) if user else None
-    strangers = None
-    if history:
-        strangers = {
-            f"history {k}": options.ids_of(catalogue.items, options.listed(text), on_unknown)
-            for k, text in enumerate(history, 1)
-        }
-    everybody = people is None and strangers is None
-    if everybody and output is None and not as_json:  # the table is cut: no need to serve all
-        people = catalogue.users.values.slice(0, -(-show.ROWS // n))
-    allowed, denied = (items_given(catalogue.items, given, on_unknown) for given in (only, exclude))
-    if folder and output is not None:
-        written = komd.recommend_to(
-            fitted,
-            output,
-            people,
-            n=n,
-            histories=strangers,
-            exclude_seen=not keep_seen,
-            exclude_low_rated=not include_low_rated,
-            items=allowed,
-            exclude=denied,
-            on_unknown=cast("OnUnknown", on_unknown),
-            threads=threads,
-            memory=memory,
-        )
-        show.folder(written, fitted.text, as_json)
+    users: Any = options.ids_of(catalogue.users, user, on_unknown) if user else None
+    everyone = not user and not history
+    if everyone and output is None and not as_json:  # the table is cut: no need to serve all
+        users = catalogue.users.values.slice(0, -(-show.ROWS // n))
+    asked: dict[str, Any] = {
+        "n": n,
+        "histories": _histories(catalogue.items, history, on_unknown) if history else None,
+        "exclude_seen": not keep_seen,
+        "exclude_low_rated": not include_low_rated,
+        "items": items_given(catalogue.items, only, on_unknown),
+        "exclude": items_given(catalogue.items, exclude, on_unknown),
+        "on_unknown": on_unknown,
+        "threads": threads,
+        "memory": memory,
+    }
+    if folder is not None:
+        show.folder(komd.recommend_to(fitted, folder, users, **asked), fitted.text, as_json)
         return
     facts: dict[str, Any] = {"model": fitted.text, "fallback": [], "skipped": 0}
 
-    def serve(people: Any) -> Recommendations:
-        result = fitted.recommend(
-            people,
-            n=n,
-            histories=strangers,
-            exclude_seen=not keep_seen,
-            exclude_low_rated=not include_low_rated,
-            items=allowed,
-            exclude=denied,
-            on_unknown=cast("OnUnknown", on_unknown),
-            threads=threads,
-            memory=memory,
-        )
+    def serve(users: Any) -> Recommendations:
+        result = fitted.recommend(users, **asked)
         facts["fallback"] += result.fallback
-        facts["skipped"] = result.skipped  # when there are several blocks, every person is known
+        facts["skipped"] = result.skipped  # when there are several blocks, every user is known
         return result
 
     if output is None and not as_json:
-        show.recommendations(serve(people), len(catalogue.users) if everybody else None)
+        show.recommendations(serve(users), len(catalogue.users) if everyone else None)
         return
-    if people is None and strangers is None:
-        everyone, some = catalogue.users.values, max(1, _ROWS // n)
-        tables = (serve(everyone.slice(a, some)).table for a in range(0, len(everyone), some))
-    else:
-        tables = (serve(each).table for each in [people])
+    blocks = [users]
+    if everyone:
+        everybody, size = catalogue.users.values, max(1, _ROWS // n)
+        blocks = [everybody.slice(start, size) for start in range(0, len(everybody), size)]
+    tables = (serve(block).table for block in blocks)
     if output is None:
-        show.print_rows("recommendations", tables, lambda: facts)
+        show.print_rows("recommendations", tables, facts)
         return
-    rows, size = show.write(tables, output)
-    if as_json:
-        show.json_document(facts | {"path": str(output), "rows": rows, "bytes": size})
-    else:
-        show.say(f"wrote {rows:,} rows to {output} ({readable(size)})")
-        if facts["skipped"]:
-            show.note(f"{facts['skipped']:,} unknown ids skipped")
+    write_result(tables, output, facts, as_json=as_json)
+    if not as_json:
+        show.note_skipped(facts["skipped"])
+
+
+def _histories(ids: Ids, texts: list[str], on_unknown: str) -> dict[str, list[Any]]:
+    """Histories of users that the model need not know, by a name for each."""
+    return {f"history {k}": options.ids_of(ids, options.listed(text), on_unknown) for k, text in enumerate(texts, 1)}
 
 
 def items_given(ids: Ids, given: list[str] | None, on_unknown: str) -> list[Any] | None:

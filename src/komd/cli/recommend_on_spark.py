@@ -1,4 +1,4 @@
-"""`komd recommend --spark`: everybody's lists, made and written by a Spark cluster."""
+"""`komd recommend --spark`: the lists of all users, made and written by a Spark cluster."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ def recommend_on_spark(
     model: Path,
     master: str,
     output: Path,
+    *,
     n: int,
     exclude_seen: bool,
+    exclude_low_rated: bool,
     only: list[str] | None,
     exclude: list[str] | None,
     on_unknown: str,
     memory: str | None,
     as_json: bool,
-    exclude_low_rated: bool,
 ) -> None:
     """Write Parquet files to the folder `output`, which the executors must be able to write to."""
     from komd.cli.recommend_command import items_given
     from komd.spark import KomdRecommenderModel
 
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise InputError(f"{output} is there already and Spark does not go on with old parts; choose another folder")
+        raise InputError(f"{output} exists already, and Spark does not resume from old parts; choose another folder")
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
@@ -53,8 +54,8 @@ def recommend_on_spark(
         rows = session.read.parquet(output.absolute().as_uri()).count()
     finally:
         session.stop()
-    people = len(fitted.komd.catalogue.users)
+    users = len(fitted.komd.catalogue.users)
     if as_json:
-        show.json_document({"model": fitted.komd.text, "path": str(output), "people": people, "rows": rows})
+        show.json_document({"model": fitted.komd.text, "path": str(output), "people": users, "rows": rows})
     else:
-        show.say(f"wrote the lists of {people:,} people, {rows:,} rows, to {output}")
+        show.say(f"wrote the lists of {users:,} users, {rows:,} rows, to {output}")

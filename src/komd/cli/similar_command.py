@@ -8,7 +8,6 @@ import typer
 
 from komd.cli import options
 from komd.cli import output as show
-from komd.errors import InputError
 
 if TYPE_CHECKING:
     from komd.engine.catalogue import OnUnknown
@@ -19,21 +18,20 @@ __all__ = ["similar"]
 def similar(
     model: options.ModelFolder,
     items: Annotated[list[str], typer.Argument(metavar="ITEM...", help="Ids of items that the model knows.")],
-    n: Annotated[int, typer.Option("-n", "--n", help="Length of the lists.")] = 10,
+    n: options.ListLength = 10,
     on_unknown: options.OnUnknown = "error",
     as_json: options.AsJson = False,
 ) -> None:
     """Show the items most like given ones; lists are shorter where fewer items have any likeness."""
     import komd
-    from komd.checks import one_of
+    from komd.checks import one_of, whole
 
     one_of("--on-unknown", on_unknown, ("error", "skip"))
-    if n < 1:
-        raise InputError(f"-n must be a whole number of at least 1, got {n}")
+    whole("-n", n, 1)
     fitted = komd.load(model)
     asked = options.ids_of(fitted.catalogue.items, items, on_unknown)
     result = fitted.similar_items(asked, n=n, on_unknown=cast("OnUnknown", on_unknown))
     if as_json:
-        show.print_rows("similar", [result.table], lambda: {"model": fitted.text, "skipped": result.skipped})
+        show.print_rows("similar", [result.table], {"model": fitted.text, "skipped": result.skipped})
     else:
         show.similar(result)

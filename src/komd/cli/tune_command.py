@@ -15,10 +15,9 @@ __all__ = ["tune"]
 _SHOWN = 10
 
 
+@options.with_reading()
 def tune(
-    data: Annotated[
-        list[str], typer.Argument(metavar="DATA", help="What may be learned from: files or patterns, or SQL.")
-    ],
+    data: Annotated[list[str], typer.Argument(metavar="DATA", help="To learn from: files or patterns, or SQL.")],
     model: Annotated[
         str,
         typer.Option(
@@ -29,36 +28,27 @@ def tune(
         str, typer.Option("--metric", help="What to maximise: auc, map@k, ndcg@k, recall@k, …")
     ] = "ndcg@100",
     budget: Annotated[str, typer.Option("--budget", metavar="TIME", help="Seconds, 10m, 1.5h.")] = "10m",
-    trials: Annotated[int | None, typer.Option("--trials", help="At most so many settings.")] = None,
-    folds: Annotated[int, typer.Option("--folds", help="Inner folds that the data are cut into.")] = 5,
+    trials: Annotated[int | None, typer.Option("--trials", help="At most this many settings.")] = None,
+    folds: Annotated[int, typer.Option("--folds", help="Inner folds that the data are split into.")] = 5,
     rounds: Annotated[int, typer.Option("--rounds", help="How many of the inner folds to measure on.")] = 2,
-    half: Annotated[
-        str, typer.Option("--half", metavar="random|given|time", help="Which half of a tested user is held out.")
-    ] = "random",
+    half: options.Half = "random",
     rng: options.Rng = 0,
     held_out: Annotated[
         list[str] | None,
         typer.Option(
-            "--held-out", metavar="FILE", help="What is tested later: refuse to tune if any of it is in DATA."
+            "--held-out", metavar="FILE", help="What is tested later: refuse to tune if DATA contains any of it."
         ),
     ] = None,
     keep: Annotated[
         Path | None,
         typer.Option(
-            "--keep", metavar="DIR", help="Folder for what was tried; the same command again goes on from it."
+            "--keep", metavar="DIR", help="Folder for the trials; if interrupted, rerun the same command to resume."
         ),
     ] = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot of the search, as plays.svg.")
     ] = None,
-    user: options.UserColumn = None,
-    item: options.ItemColumn = None,
-    rating: options.RatingColumn = None,
-    time: options.TimeColumn = None,
-    min_rating: options.MinRating = None,
-    separator: options.Separator = None,
-    header: options.Header = None,
-    database: options.Database = None,
+    reading: options.ReadingOptions = options.DEFAULT_READING,
     threads: options.Threads = None,
     memory: options.Memory = None,
     as_json: options.AsJson = False,
@@ -71,31 +61,16 @@ def tune(
     from komd.evaluation.metrics import parse_metrics
     from komd.tuning.search_space import open_choices
 
-    open_choices(komd.model_from_text(model))  # what is wrong is said before anything is read
+    open_choices(komd.model_from_text(model))  # mistakes are reported before anything is read
     parse_metrics(metric)
     seconds(budget)
     one_of("--half", half, ("random", "given", "time"))
     if plot is not None and plot.suffix != ".svg":
         raise InputError(f"--plot writes SVG: name it like search.svg, got {plot}")
-
-    def read(files: list[str]) -> komd.Interactions:
-        return options.read(
-            files,
-            user=user,
-            item=item,
-            rating=rating,
-            time=time,
-            min_rating=min_rating,
-            separator=separator,
-            header=header,
-            database=database,
-            memory=memory,
-        )
-
-    try:
+    with interrupt.resumable(keep, "--keep"):
         found = komd.tune(
             model,
-            read(data),
+            reading.read(data, memory),
             metric=metric,
             budget=budget,
             trials=trials,
@@ -103,16 +78,12 @@ def tune(
             rounds=rounds,
             half=half,
             rng=rng,
-            held_out=None if not held_out else read(held_out),
+            held_out=None if not held_out else reading.read(held_out, memory),
             keep=keep,
             threads=threads,
             memory=memory,
             say=None if as_json else show.note,
         )
-    except KeyboardInterrupt:
-        again = f"the same command goes on from {keep}" if keep is not None else "--keep DIR keeps what was tried"
-        interrupt.say_stopped(again)
-        raise typer.Exit(interrupt.CODE) from None
     if plot is not None:
         found.plot(plot)
     if as_json:
@@ -121,7 +92,7 @@ def tune(
     counts = found.counts()
     show.say(
         f"{len(found.trials)} settings in {found.seconds:.0f} s on {found.rounds} inner folds; "
-        f"{counts['pruned']} given up early, {counts['failed']} failed"
+        f"{counts['pruned']} stopped early, {counts['failed']} failed"
     )
     for trial in found.top(_SHOWN):
         show.say(f"{trial.value:.4f}  {trial.text}")

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from komd.errors import InputError
+from komd.errors import InputError, argument
 
 __all__ = ["MELT", "Choice", "Column", "Columns", "Reading", "listing", "role"]
 
 Column: TypeAlias = str | int | None
 
-MELT = "give one row for each pair, as pandas' melt makes them (or choose with user= and item=)"
+MELT = (
+    f"give one row for each pair, as pandas' melt makes them (or choose with {argument('user')} and {argument('item')})"
+)
 
 # Compared in lower case without '_', '-', '.' and spaces, with or without a final "id".
 _NAMES = {
@@ -142,13 +144,13 @@ class Columns(NamedTuple):
         if missing and named and len(left) != len(missing):
             sought = " and of ".join(f"{what} ids" for what in missing)
             which = f"one of {listing([names[k] for k in left])}" if left else f"it has: {listing(names)}"
-            how = " and ".join(f"{what}=" for what in missing)
+            how = " and ".join(map(argument, missing))
             wide = f"; if each column is an item, {MELT}" if len(left) > len(missing) + 1 else ""
             raise InputError(f"cannot tell the column of {sought} in {where}: {which} (choose with {how}){wide}")
         for what, at in zip(missing, left, strict=False):
             taken[what] = at
         if len(left) < len(missing):
-            raise InputError(f"{where} has no column left for {missing[-1]} ids (choose with {missing[-1]}=)")
+            raise InputError(f"{where} has no column left for {missing[-1]} ids (choose with {argument(missing[-1])})")
 
     def _rating(self, taken: dict[str, int], roles: list[str | None], where: str, named: bool) -> None:
         """Take the column of ratings if there is one; if they are needed there must be."""
@@ -158,7 +160,10 @@ class Columns(NamedTuple):
         if known or third:
             taken["rating"] = known[0] if known else 2
         elif self.rated:
-            raise InputError(f"min_rating= needs ratings, but {where} has no rating column (choose with rating=)")
+            raise InputError(
+                f"{argument('min_rating')} needs ratings, but {where} has no rating column (choose with "
+                f"{argument('rating')})"
+            )
 
 
 def _key(name: str) -> str:
@@ -171,7 +176,7 @@ def _position(asked: str | int, names: Sequence[str], where: str, what: str, nam
     if isinstance(asked, int):
         if not 0 <= asked < len(names):
             last = len(names) - 1
-            raise InputError(f"{what}={asked} is not a column of {where}; it has columns 0 to {last}")
+            raise InputError(f"{argument(what, asked)} is not a column of {where}; it has columns 0 to {last}")
         return asked
     same = [k for k, name in enumerate(names) if name == asked]
     alike = same or [k for k, name in enumerate(names) if name.strip().lower() == asked.strip().lower()]
@@ -179,13 +184,13 @@ def _position(asked: str | int, names: Sequence[str], where: str, what: str, nam
         return alike[0]
     if len(same) > 1:
         raise InputError(
-            f"{where} has {len(same)} columns named {asked!r}; choose one by position, as {what}={same[0]}"
+            f"{where} has {len(same)} columns named {asked!r}; choose one by position, as {argument(what, same[0])}"
         )
     if not named:
         raise InputError(
-            f"column {asked!r} not found in {where}: it is read without header; choose with {what}=0, 1, …"
+            f"column {asked!r} not found in {where}: it is read without header; choose with {argument(what, 0)}, 1, …"
         )
-    raise InputError(f"column {asked!r} not found in {where}; it has: {listing(names)} (choose with {what}=)")
+    raise InputError(f"column {asked!r} not found in {where}; it has: {listing(names)} (choose with {argument(what)})")
 
 
 def _only(alike: list[int], names: Sequence[str], where: str, what: str) -> int:
@@ -202,7 +207,7 @@ def _only(alike: list[int], names: Sequence[str], where: str, what: str) -> int:
         if best:
             break
     raise InputError(
-        f"{where} has several columns of {what} ids: {listing([names[k] for k in best])} (choose with {what}=)"
+        f"{where} has several columns of {what} ids: {listing([names[k] for k in best])} (choose with {argument(what)})"
     )
 
 

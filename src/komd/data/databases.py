@@ -19,7 +19,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from komd.data.tables import BATCH, Table, array_of, explained, identifier, quoted, relation_table
-from komd.errors import InputError
+from komd.errors import InputError, argument
 
 __all__ = ["duckdb_connection", "is_connection", "is_database", "opened_query", "whole_table"]
 
@@ -72,7 +72,7 @@ def whole_table(path: Path, *, memory: int | None = None) -> Iterator[Table]:
         found = [name for batch in names.fetch([0]) for name in batch.column(0).to_pylist()]
     if len(found) != 1:
         holds = f"the tables {', '.join(found)}" if found else "no tables"
-        example = f"komd.read('SELECT … FROM {found[0] if found else '…'}', database={str(path)!r})"
+        example = f"'SELECT … FROM {found[0] if found else '…'}' with {argument('database', str(path))}"
         raise InputError(f"{path} is a database with {holds}: say what to read with SQL, as {example}")
     with opened_query(f"SELECT * FROM {identifier(found[0])}", path, memory=memory) as table:
         table.name = f"table {found[0]} of {path}"

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from komd.data.keys import array_of, byte_strings, bytes_of, integers, is_uuid, plain, show
-from komd.errors import InputError, UnknownIdError
+from komd.errors import InputError, UnknownIdError, argument
 
 __all__ = ["Ids", "Numbers"]
 
@@ -278,7 +278,7 @@ class Ids:
             close = difflib.get_close_matches(first, self._storage.to_pylist(), n=1)
             if close:
                 words += f" (did you mean {close[0]!r}?)"
-        return f'{words}; leave out unknown ids with on_unknown="skip"'
+        return f"{words}; leave out unknown ids with {argument('on_unknown', 'skip')}"
 
 
 def _listed(keys: Any) -> Any:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from komd.data.columns import Reading
 from komd.data.encode import Encoder, as_text
 from komd.data.ids import Ids, Numbers
-from komd.errors import InputError
+from komd.errors import InputError, argument
 from komd.rows import frozen, transpose
 
 __all__ = ["ACCEPTED", "Interactions", "align", "from_matrix"]
@@ -307,7 +307,8 @@ def from_matrix(matrix: Any, min_rating: float | None) -> Interactions:
     if negative and min_rating is None:
         raise InputError(
             f"the matrix has {negative:,} negative entries (least {entries.data.min()}): "
-            "interactions say what users chose, so keep only what is positive, or say what counts with min_rating="
+            "interactions say what users chose, so keep only what is positive, or say what counts with "
+            f"{argument('min_rating')}"
         )
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(entries.indptr)) if entries.format == "csr" else entries.row
     columns = entries.indices if entries.format == "csr" else entries.col

@@ -31,7 +31,7 @@ from komd.data.tables import (
     pairs_table,
     relation_table,
 )
-from komd.errors import InputError
+from komd.errors import InputError, argument
 from komd.memory import budget
 from komd.progress import progress
 
@@ -152,7 +152,7 @@ def read_rows(
     with ExitStack() as stack:
         if database is not None:
             if not isinstance(source, str):
-                raise InputError(f"with database= the source is SQL, got {source!r}")
+                raise InputError(f"with {argument('database')} the source is SQL, got {source!r}")
             tables = [stack.enter_context(opened_query(source, database, memory=allowed))]
         elif isinstance(source, list | tuple) and source and _is_pair(source[0]):
             tables = [pairs_table(source, columns)]
@@ -305,7 +305,7 @@ def _checked(
         which = table.columns[choice.user if noun == "user" else choice.item]
         raise InputError(
             f"{table.name} has {count:,} missing {noun} ids in {which!r} (the first in row {first:,}); "
-            f"remove those rows or choose another column with {noun}="
+            f"remove those rows or choose another column with {argument(noun)}"
         )
 
 
@@ -346,7 +346,8 @@ def _chosen(column: pa.Array, table: Table, position: int, row: int) -> pa.Array
         which = table.columns[position]
         raise InputError(
             f"{table.name} has the rating {ratings[at].as_py():g} in row {row + 1 + at:,} of {which!r}: "
-            "say with min_rating= which ratings count as chosen, or choose another column with rating="
+            f"say with {argument('min_rating')} which ratings count as chosen, or choose another column with "
+            f"{argument('rating')}"
         )
     return pc.fill_null(pc.not_equal(ratings, 0.0), True)
 
@@ -369,7 +370,8 @@ def _ratings(column: pa.Array, name: str, row: int) -> pa.Array:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         value, at = _first_bad(_stripped(column), pa.float64())
         raise InputError(
-            f"min_rating= needs numbers, but {name} has {value!r} in row {row + at:,} (choose with rating=)"
+            f"{argument('min_rating')} needs numbers, but {name} has {value!r} in row {row + at:,} (choose with "
+            f"{argument('rating')})"
         ) from None
 
 
@@ -377,7 +379,9 @@ def _times(column: pa.Array, name: str, row: int) -> tuple[pa.Array, bool]:
     """Times as int64, and whether they were numbers (or else dates, now microseconds)."""
     if column.null_count:
         at = int(np.argmax(pc.is_null(column).to_numpy(zero_copy_only=False)))
-        raise InputError(f"{name} has no time in row {row + 1 + at:,}; remove such rows, or read without time=")
+        raise InputError(
+            f"{name} has no time in row {row + 1 + at:,}; remove such rows, or read without {argument('time')}"
+        )
     column = _stripped(column)
     numeric = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
     kinds: Iterable[pa.DataType] = (pa.int64(), pa.timestamp("us"), pa.timestamp("us", tz="UTC"))
@@ -394,7 +398,7 @@ def _times(column: pa.Array, name: str, row: int) -> tuple[pa.Array, bool]:
     value, at = _first_bad(column, pa.int64())
     raise InputError(
         f"times must be whole numbers, dates or timestamps, but {name} has {value!r} in row {row + at:,} "
-        "(choose with time=)"
+        f"(choose with {argument('time')})"
     )
 
 
@@ -414,4 +418,4 @@ def _first_bad(column: pa.Array, kind: pa.DataType) -> tuple[Any, int]:
 
 
 def _none_left(min_rating: float) -> str:
-    return f"no row has a rating of at least {min_rating:g} (min_rating=): nothing is left"
+    return f"no row has a rating of at least {min_rating:g} ({argument('min_rating')}): nothing is left"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from komd.checks import generator, whole
 from komd.data.interactions import Interactions
-from komd.errors import InputError, nearest
+from komd.errors import InputError, argument, nearest
 
 __all__ = ["HeldOut", "folds", "held_out_users", "leave_out", "temporal"]
 
@@ -191,7 +191,7 @@ def _later(
 
 def _times(data: Interactions) -> NDArray[np.int64]:
     if data.times is None:
-        raise InputError("the data has no times: read it with time= (the column that holds them)")
+        raise InputError(f"the data has no times: read it with {argument('time')} (the column that holds them)")
     times: NDArray[np.int64] = data.times
     return times
 

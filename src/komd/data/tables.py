@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from komd.data.columns import Columns
 from komd.data.text_layout import Layout, mixed_ends, sniff
-from komd.errors import InputError
+from komd.errors import InputError, argument
 
 __all__ = [
     "BATCH",
@@ -75,7 +75,7 @@ def expand(source: Any) -> list[Path]:
         return found
     words = str(source).split()
     hint = (
-        " (for SQL, say where with database=)"
+        f" (for SQL, say where with {argument('database')})"
         if len(words) > 3 and words[0].lower() in ("select", "from", "with")
         else ""
     )
@@ -197,8 +197,8 @@ def _columns_table(values: list[Any], name: str, columns: Columns, names: list[s
     """Columns in memory. Without names there must be two: what more of them are, nothing tells."""
     if names is None and len(values) != 2 and not columns.chosen:
         raise InputError(
-            f"{name} has {len(values)} columns, and pairs have two: choose with user=0, item=1, "
-            "or give scipy.sparse.csr_array(matrix) for a matrix of users × items"
+            f"{name} has {len(values)} columns, and pairs have two: choose with {argument('user', 0)}, "
+            f"{argument('item', 1)}, or give scipy.sparse.csr_array(matrix) for a matrix of users × items"
         )
 
     def fetch(positions: list[int]) -> Iterator[pa.RecordBatch]:

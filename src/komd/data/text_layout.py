@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from komd.data.columns import MELT, listing, role
-from komd.errors import InputError
+from komd.errors import InputError, argument
 
 __all__ = ["Layout", "sniff"]
 
@@ -101,7 +101,7 @@ def sniff(path: Path, *, header: bool | None, separator: str | None, by_name: bo
     cut = _cut_by(body, _spelled(separator), whole) if separator is not None else _found(body, whole)
     if cut is None or len(cut.rows[0]) < 2:
         by = "" if cut is None or separator is None else f" when separated by {cut.separator!r}"
-        raise InputError(f"{path} has one column{by}; users and items need two (choose with separator=)")
+        raise InputError(f"{path} has one column{by}; users and items need two (choose with {argument('separator')})")
     plain = [[field.text.strip() for field in row] for row in cut.rows]
     closed = all(row[-1] == "" for row in plain)  # with a separator at the end of each line
     filled = [row[:-1] for row in plain] if closed else plain
@@ -297,7 +297,7 @@ def _is_header(rows: list[list[str]], path: Path) -> bool:
         return True
     raise InputError(
         f"{path}: the first line ({listing(first)}) may be a header or a row; "
-        "say which with header=True or header=False (--header, --no-header)"
+        f"say which with {argument('header', True)} or {argument('header', False)}"
     )
 
 
