@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.contenders import COMPUTES, DEPTH, THREADS
+from benchmarks.markdown import markdown
 
 __all__ = ["kills", "section"]
 
@@ -29,11 +30,6 @@ def section(results: dict[str, Any]) -> str:
         parts.append(_counting(results["limits"]["counting"]))
     parts.append(_paper())
     return "\n".join(parts)
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
 def _gb(size: float) -> str:
@@ -80,7 +76,7 @@ def _whole(results: dict[str, Any]) -> str:
         cells += [_gb(most) if most else "–", row.get("error") or COMPUTES[name]]
         rows.append(cells)
     head = ["", "fit", "rank", "rank and measure", "peak memory (ranking)", "what it computes"]
-    return _table(head, rows)
+    return markdown(head, rows)
 
 
 def _quality(results: dict[str, Any]) -> str:
@@ -95,7 +91,7 @@ def _quality(results: dict[str, Any]) -> str:
         rows.append([*cells, f"{printed[0]:.5f}, {printed[1]:.5f}" if printed else "–"])
     head = ["", "mAP@500", "AUC", "nDCG@100", "recall@20", "paper, real data: mAP@500, AUC"]
     return (
-        _table(head, rows)
+        markdown(head, rows)
         + "\nmAP@500 is computed from all lists by the same code. The data are generated: compare the figures with\n"
         "each other, not with the paper's.\n"
     )
@@ -150,7 +146,7 @@ def _phases(results: dict[str, Any]) -> str:
         "score, lists, areas",
         "rest",
     ]
-    text = "### Where the time goes\n\n" + _table(head, rows)
+    text = "### Where the time goes\n\n" + markdown(head, rows)
     return (
         text + "\nScoring is the time of all threads divided by their number; the rest was not measured separately.\n"
         "A kernel that is not linear needs one pass over K in `fit`, for its row sums.\n"
@@ -219,7 +215,7 @@ def _limits(results: dict[str, Any]) -> str:
     return (
         "### How near the limit of the machine\n\n"
         f"Measured in the same run, per second: {say}.\n\n"
-        + _table(head, rows)
+        + markdown(head, rows)
         + f"\nThere were {work['strips']:.0f} strips of columns, {work['entries']:.2g} entries of K in all. Each strip "
         f"visits every user of\nevery item: {work['visits']:.2g} visits beside {work['counts']:.2g} counts.\n"
     )
@@ -241,7 +237,7 @@ def _counting(found: dict[str, Any]) -> str:
     return (
         "### Counting\n\n"
         f"Rows of co-occurrence for {found['items']:,} random items, {found['counts']:.2g} counts, one core:\n\n"
-        + _table(["", "counts per second", "ratio"], rows)
+        + markdown(["", "counts per second", "ratio"], rows)
     )
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.markdown import markdown
+
 __all__ = ["figure", "predicted", "section", "slope"]
 
 _ROOM = 0.05  # by which a measured slope may exceed the predicted one
@@ -79,8 +81,6 @@ def section(results: dict[str, Any]) -> str:
         "slope",
         "predicted",
     ]
-    lines = [head, ["---"] * len(head), *rows]
-    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     verdict = (
         f"Every slope of time is at most the predicted one (within {_ROOM})."
         if not over
@@ -98,8 +98,7 @@ where fixed costs matter least.
 
 ![Time and memory on logarithmic axes as users, items and activity double, with the predicted lines](figures/scale.svg)
 
-{table}
-
+{markdown(head, rows)}
 The prediction for time: counting grows as Σ a_v² (a_v: items of user v), scoring as the non-zeros of K that users
 touch, in the proportion measured at the first point. For memory: 8 bytes per pair, every ranked user's K₊, the largest
 strip, and the lists. {verdict}{extra}

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 import komd
-from experiments.places import RESULTS, WORK, load, markdown, short
+from benchmarks.markdown import markdown
+from experiments.places import RESULTS, WORK, load, short
 from komd import threads
 from komd.evaluation.compare import seconds
 from komd.evaluation.significance import LEVEL, compared_with_best

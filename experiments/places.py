@@ -51,9 +51,3 @@ def short(value: float) -> str:
     '.5000'
     """
     return f"{value:.4f}".removeprefix("0")
-
-
-def markdown(head: list[str], rows: list[list[str]]) -> str:
-    """A table in Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"

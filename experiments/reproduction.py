@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from benchmarks.markdown import markdown
 from experiments import (
     differences,
     figure_longtails,
@@ -15,7 +16,7 @@ from experiments import (
     table_msd,
     tie_rules,
 )
-from experiments.places import RESULTS, kept, markdown
+from experiments.places import RESULTS, kept
 
 PARTS = ("datasets", "density", "longtails", "auc", "tuning", "ties", "msd")
 

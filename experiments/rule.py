@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 import komd
+from benchmarks.markdown import markdown
 from experiments.best import SETS
-from experiments.places import RESULTS, keep, kept, load, markdown, short
+from experiments.places import RESULTS, keep, kept, load, short
 from komd.tuning.tune import _workshops
 
 METRICS = ("ndcg@100", "auc")

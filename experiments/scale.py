@@ -8,13 +8,13 @@ would, and what each shard would hold, count and read is added up pair by pair.
 from __future__ import annotations
 
 import json
-import textwrap
 from typing import Any
 
 import numpy as np
 
 import komd
-from experiments.places import RESULTS, ROOT, keep, kept, markdown
+from benchmarks.markdown import markdown, wrapped
+from experiments.places import RESULTS, ROOT, keep, kept
 
 SHARDS = (1, 4, 16, 64)
 USERS, STRIP, DEPTH = 200_000, 8_192, 500
@@ -92,14 +92,14 @@ def _beside_als(spark: dict[str, Any]) -> str:
     these folds, ALS's were not chosen: with CF-KOMD's defaults λ = 0.01 and β = 0, nDCG@100 is .446 on the generated
     data (`--only generated --model "CFKOMD(user_damping=0.5)"`), behind ALS. Seconds:"""
     table = markdown(["data", "", "fit", "recommend all", "both", "recall@20", "nDCG@100"], rows)
-    return "\n".join(["## Beside Spark's ALS\n", _wrapped(words), table, _wrapped(" ".join(ratios))])
+    return "\n".join(["## Beside Spark's ALS\n", wrapped(words), table, wrapped(" ".join(ratios))])
 
 
 def _capped(spark: dict[str, Any]) -> str:
     if "msd" not in spark:
         return ""
     m = spark["msd"]
-    return _wrapped(
+    return wrapped(
         f"""Data of the Million Song Dataset's size ({m["data"][0]:,} × {m["data"][1]:,}, text ids of 40 characters)
         with executors of 3 GB, 1 GB of Java and `memory="1.6GB"` for the Python worker: fitted in {m["fit"] / 60:.1f}
         minutes, {m["ranked_users"]:,} users listed to depth {DEPTH} in {m["recommend"] / 60:.1f}. An executor held
@@ -120,7 +120,7 @@ def _per_million(msd: dict[str, Any]) -> str:
     here), scoring with the non-zeros that users touch ({work["multiply-adds"] / ranked:.2g} per user). A node holds
     the pairs twice, four bytes each time, and for each worker a strip of K (at most 2 GB, less with `memory=`) and
     its users' lists."""
-    return "## Time and memory for a million users\n\n" + _wrapped(words)
+    return "## Time and memory for a million users\n\n" + wrapped(words)
 
 
 def _replicated(msd: dict[str, Any]) -> str:
@@ -143,7 +143,7 @@ def _replicated(msd: dict[str, Any]) -> str:
     million pairs on nodes of 128 GB, 60 thousand million on 512 GB. The driver, which writes the folder, has the same
     limit, and there can be at most 2³¹ − 1 users or items."""
     title = "## 100 million users, 10 million items, 10 thousand million pairs\n"
-    return "\n".join([title, _wrapped(words), _wrapped(limit)])
+    return "\n".join([title, wrapped(words), wrapped(limit)])
 
 
 def _sharded(found: dict[str, Any]) -> str:
@@ -168,12 +168,8 @@ def _sharded(found: dict[str, Any]) -> str:
     {4 * TARGET["users"] / 1e9:.1f} GB of positions of users and read
     {4 * TARGET["pairs"] * TARGET["items"] / STRIP / 100 / 1e12:.1f} TB each a pass, minutes on fast local disks. This
     is a design with numbers, not code: komd stops at a copy on every node."""
-    parts = ["## Beyond a copy on every node: shards of items\n", _wrapped(why), markdown(head, rows), _wrapped(then)]
+    parts = ["## Beyond a copy on every node: shards of items\n", wrapped(why), markdown(head, rows), wrapped(then)]
     return "\n".join(parts)
-
-
-def _wrapped(words: str) -> str:
-    return textwrap.fill(" ".join(words.split()), 118, break_long_words=False, break_on_hyphens=False) + "\n"
 
 
 def run() -> None:

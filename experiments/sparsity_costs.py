@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.places import keep, markdown
+from benchmarks.markdown import markdown
+from experiments.places import keep
 from experiments.sparsity_table import DATA, interactions, title
 from komd.engine.catalogue import Catalogue
 from komd.kernels.functions import Tanimoto

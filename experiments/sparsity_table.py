@@ -6,8 +6,9 @@ import time
 from typing import Any
 
 import komd
+from benchmarks.markdown import markdown
 from experiments import paper
-from experiments.places import RESULTS, data_folder, keep, load, markdown
+from experiments.places import RESULTS, data_folder, keep, load
 from komd.matrix.density import exact_density, sampled_density, work_of
 from komd.sparsity.analysis import Analysis, analyze
 

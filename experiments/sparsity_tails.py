@@ -12,7 +12,8 @@ import numpy as np
 import scipy.sparse
 
 import komd
-from experiments.places import RESULTS, keep, markdown
+from benchmarks.markdown import markdown
+from experiments.places import RESULTS, keep
 from komd.matrix.density import exact_density
 from komd.matrix.expected_density import paper_density, saturating_density
 from komd.matrix.storage import estimate_density

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import komd
+from benchmarks.markdown import markdown
 from experiments import paper
-from experiments.places import WORK, keep, kept, load, markdown
+from experiments.places import WORK, keep, kept, load
 from experiments.tuning import PAPERS_BPR, tuned
 
 HALVES = ("random", "given")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.markdown import markdown
 from experiments import paper
-from experiments.places import keep, load, markdown
+from experiments.places import keep, load
 
 
 def run() -> dict[str, Any]:

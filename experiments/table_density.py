@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import komd
+from benchmarks.markdown import markdown
 from experiments import paper
-from experiments.places import keep, load, markdown
+from experiments.places import keep, load
 from komd.matrix.density import exact_density
 from komd.matrix.expected_density import paper_density
 from komd.matrix.storage import estimate_density

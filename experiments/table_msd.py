@@ -6,8 +6,9 @@ import time
 from typing import Any
 
 import komd
+from benchmarks.markdown import markdown
 from experiments import paper
-from experiments.places import keep, load, markdown
+from experiments.places import keep, load
 
 ROWS = {
     "MSDW α=.15 q=3": "MSDW(alpha=0.15, locality=3)",

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 import komd
+from benchmarks.markdown import markdown
 from experiments import paper
-from experiments.places import keep, kept, load, markdown
+from experiments.places import keep, kept, load
 from experiments.table_auc import FOLDS, HALVES, ROWS, SEED
 
 DATA = ("filmtrust", "ciao")
