@@ -26,7 +26,7 @@ LAYERS = [
     {"matrix"},
     {"kernels"},
     {"data"},
-    {"checks", "errors", "files", "html", "memory", "plain_text", "rows", "svg", "threads"},
+    {"checks", "errors", "files", "html", "memory", "plain_text", "rows", "svg", "text_tables", "threads"},
     {"_core", "progress"},
 ]
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}

@@ -1,13 +1,17 @@
-"""Pages: one file of HTML that loads nothing, runs nothing, is light or dark as the reader's screen is, and fits it."""
+"""Reports as pages: one HTML file that loads and runs nothing, light or dark, on any screen width."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
+from pathlib import Path
 
-__all__ = ["facts", "figures", "page"]
+from komd.errors import InputError
+from komd.files import write_text
 
-# Okabe and Ito's colours, which most colour-blind people tell apart; lighter ones on dark. Marks differ in shape too.
+__all__ = ["by_width", "facts", "figures", "framed_table", "no_plots", "page", "write_report"]
+
+# Okabe and Ito's colours, safe for colour-blind readers; lighter ones on dark. Marks differ in shape too.
 _STYLE = """
 :root {
   color-scheme: light dark;
@@ -74,11 +78,11 @@ code { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace
 footer { margin-top: 2.5rem; font-size: .85rem; }
 @media print { .wide { overflow: visible; } figure { break-inside: avoid; } }
 """
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # the browser itself sees to it that nothing is loaded or run
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # the browser enforces that nothing is loaded or run
 
 
 def page(title: str, heading: str, lead: str, body: str, footer: str) -> str:
-    """The whole page; `body` is HTML, everything else plain text."""
+    """The page; `body` is HTML, everything else plain text."""
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -112,3 +116,35 @@ def figures(drawn: list[tuple[str, str, str]]) -> str:
         f'<figure class="{width}">\n{svg}\n<figcaption>{words}</figcaption>\n</figure>' for width, svg, words in drawn
     )
     return f'<div class="plots">\n{each}\n</div>'
+
+
+def framed_table(head: str, rows: str, attributes: str = "") -> str:
+    """A table that scrolls sideways on a narrow screen, from the HTML of its head cells and of its rows."""
+    return (
+        f'<div class="wide" tabindex="0">\n<table{attributes}>\n<thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{rows}\n</tbody>\n</table>\n</div>"
+    )
+
+
+def by_width(wide: str, narrow: str) -> str:
+    """Two versions of a plot, of which the page shows the one for the screen's width."""
+    return f'<div class="broad">{wide}</div>\n<div class="slim">{narrow}</div>'
+
+
+def no_plots(after: str = "") -> str:
+    """A note in place of plots."""
+    return (
+        '<p class="note">No plots: matplotlib is not installed. <code>pip install matplotlib</code>, then run '
+        f"the same command again{after}.</p>"
+    )
+
+
+def write_report(folder: str | Path, json: str, markdown: str, html: str) -> Path:
+    """Write results.json, results.md and index.html to a folder; returns the path of the page."""
+    path = Path(folder)
+    if path.exists() and not path.is_dir():
+        raise InputError(f"the report needs a folder, and {path} is a file")
+    path.mkdir(parents=True, exist_ok=True)
+    for name, text in {"results.json": f"{json}\n", "results.md": markdown, "index.html": html}.items():
+        write_text(path / name, text)
+    return path / "index.html"

@@ -7,9 +7,21 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["FAINT", "FIRST", "INK", "SECOND", "THIRD", "available", "drawn", "standalone"]
+__all__ = [
+    "FAINT",
+    "FIRST",
+    "INK",
+    "SECOND",
+    "THIRD",
+    "available",
+    "drawn",
+    "legend_above",
+    "plain_log_ticks",
+    "shortened",
+    "standalone",
+]
 
-# Drawn in these colours, which nothing else uses; in the SVG each becomes a colour of the page's style sheet.
+# Placeholders, which nothing else uses: in the SVG each becomes a colour of the page's style sheet.
 INK, FAINT, FIRST, SECOND, THIRD = "#010203", "#010204", "#010205", "#010206", "#010207"
 _COLOURS = {
     INK: "var(--ink)",
@@ -50,7 +62,7 @@ def available() -> bool:
 def drawn(draw: Callable[[Any], None], width: float, height: float, mark: str, title: str) -> str:
     """What `draw` draws on a figure of so many inches, as an SVG element that fits its container.
 
-    `mark` sets the ids of this plot apart from those of others on the page.
+    `mark` makes the ids of this plot different from those of others on the page.
     """
     return _inline(_saved(draw, width, height, transparent=True), mark, title)
 
@@ -61,6 +73,43 @@ def standalone(draw: Callable[[Any], None], width: float, height: float) -> str:
     for colour, shown in _ON_WHITE.items():
         svg = svg.replace(colour, shown)
     return svg
+
+
+def legend_above(axes: Any, handles: list[Any] | None = None, *, columns: int, fontsize: float, gap: float) -> None:
+    """A legend without a frame above the plot; `gap` is the space between its columns, or between its lines if one."""
+    spacing = (
+        {"handletextpad": 0.3, "columnspacing": gap} if columns > 1 else {"handlelength": 1.8, "labelspacing": gap}
+    )
+    axes.legend(
+        handles=handles,
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        ncols=columns,
+        frameon=False,
+        fontsize=fontsize,
+        borderaxespad=0.2,
+        borderpad=0.0,
+        **spacing,
+    )
+
+
+def plain_log_ticks(axis: Any, subs: tuple[float, ...] = (1.0,)) -> None:
+    """Ticks of a logarithmic axis at these multiples of every decade, as plain numbers: 0.1, 1, 100, 10,000."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+    axis.set_major_locator(LogLocator(subs=subs, numticks=12))
+    axis.set_minor_locator(NullLocator())
+    axis.set_minor_formatter(NullFormatter())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+
+
+def shortened(name: str, most: int) -> str:
+    """A name of at most so many characters.
+
+    >>> shortened("Netflix", 28), shortened("MovieLens", 6)
+    ('Netflix', 'Movie…')
+    """
+    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def _saved(draw: Callable[[Any], None], width: float, height: float, *, transparent: bool) -> str:

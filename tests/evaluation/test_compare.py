@@ -17,7 +17,7 @@ import pytest
 
 import komd
 from komd.errors import InputError
-from komd.evaluation import fold_process as worker
+from komd.evaluation import fold_process
 from komd.evaluation import work_folder as work
 from komd.evaluation.compare import seconds
 
@@ -128,8 +128,8 @@ class Starts:
 
     def __init__(self, monkeypatch):
         self.models = []
-        command = worker.command
-        monkeypatch.setattr(worker, "command", lambda task: self._note(task) or command(task))
+        command = fold_process.command
+        monkeypatch.setattr(fold_process, "command", lambda task: self._note(task) or command(task))
 
     def _note(self, task):
         self.models.append(json.loads(Path(task).read_text())["model"])
@@ -179,7 +179,7 @@ def test_another_question_in_the_same_folder_does_not_mix(data, tmp_path):
 def test_every_part_of_the_question_counts(tmp_path):
     def folder(data="x", model="MSDW()", **change):
         asked = {"folds": 5, "half": "random", "min_activity": 5, "rng": 0, "metrics": ("auc",), "ties": "half"}
-        return work.row_folder(tmp_path, data, work.Question(**(asked | change)), model).path
+        return work.row_folder(tmp_path, data, work.ComparisonProtocol(**(asked | change)), model).path
 
     changes = ({"folds": 4}, {"half": "given"}, {"min_activity": 6}, {"rng": 1}, {"ties": "strict"})
     more = ({"metrics": ("auc", "hit@5")}, {"data": "y"}, {"model": "MSDW(alpha=1)"})
@@ -209,7 +209,7 @@ def test_half_by_time_and_text_ids(tmp_path):
 
 
 def start_instead(monkeypatch, code):
-    monkeypatch.setattr(worker, "command", lambda task: [sys.executable, "-c", code, str(task)])
+    monkeypatch.setattr(fold_process, "command", lambda task: [sys.executable, "-c", code, str(task)])
 
 
 @pytest.mark.parametrize(
@@ -281,8 +281,10 @@ def alive(pid):
 
 
 def test_a_child_leaves_when_its_parent_is_killed(data, tmp_path):
-    """Also where only the parent is hit, as by a lack of memory: nothing goes on computing behind anybody's back."""
-    row = work.row_folder(tmp_path, "x", work.Question(2, "random", 5, 0, ("auc",), "half"), "BPRKNN(epochs=1000000)")
+    """Also where only the parent is hit, as by a lack of memory: the child must not go on computing."""
+    row = work.row_folder(
+        tmp_path, "x", work.ComparisonProtocol(2, "random", 5, 0, ("auc",), "half"), "BPRKNN(epochs=1000000)"
+    )
     stored = work.store_data(tmp_path, data, "x")
     question = {"folds": 2, "half": "random", "min_activity": 5, "rng": 0, "metrics": ["auc"], "ties": "half"}
     row.begin(question | {"model": "BPRKNN(epochs=1000000)", "data": str(stored), "threads": 1, "memory": None})
@@ -290,7 +292,9 @@ def test_a_child_leaves_when_its_parent_is_killed(data, tmp_path):
         "import subprocess, sys, time; p = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE); "
         "print(p.pid, flush=True); time.sleep(600)"
     )
-    with subprocess.Popen([sys.executable, "-c", code, *worker.command(row.task)], stdout=subprocess.PIPE) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *fold_process.command(row.task)], stdout=subprocess.PIPE
+    ) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
         time.sleep(1.0)

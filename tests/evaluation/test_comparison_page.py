@@ -11,10 +11,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from komd.evaluation import comparison_plots as plots
+from komd import svg
 from komd.evaluation.comparison import Comparison, Row, Score
 from komd.evaluation.comparison_page import page
-from komd.evaluation.work_folder import Question
+from komd.evaluation.work_folder import ComparisonProtocol
 
 HOSTILE = "<script>document.title='hit'</script>&\"'$x$|"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -40,9 +40,9 @@ def comparison(rows=12, failed=1, metrics=("auc", "ndcg@100")):
         }
         made.append(Row(f"MSDW(alpha={k / 16})", scores, (0.01 * 2**k,) * 2, (0.05,) * 2, 10**8))
     made += [Row(f"EASE({k}, {HOSTILE})", {}, failed=f"exceeded 10 min {HOSTILE}") for k in range(failed)]
-    question = Question(2, "random", 5, 0, tuple(metrics), "half")
+    protocol = ComparisonProtocol(2, "random", 5, 0, tuple(metrics), "half")
     versions = {"komd": "0.1.0", "python": "3.11"}
-    return Comparison(tuple(made), question, "Interactions(9 users × 8 items)", 9, 8, 40, 7, versions, 2)
+    return Comparison(tuple(made), protocol, "Interactions(9 users × 8 items)", 9, 8, 40, 7, versions, 2)
 
 
 class Balanced(HTMLParser):
@@ -101,7 +101,7 @@ def test_names_are_data_in_plots_too():
     scores = {"auc": Score(0.9, 0.1, (0.9,), "best", 1.0)}
     rows = (Row("A($x_1$ <b>)", scores, (1.0,), (1.0,), 1), Row("B($", scores, (1.0,), (1.0,), 1))
     made = comparison(metrics=("auc",))
-    text = page(Comparison(rows, made.question, made.data, 9, 8, 40, 7, made.versions, 2))
+    text = page(Comparison(rows, made.protocol, made.data, 9, 8, 40, 7, made.versions, 2))
     assert "A($x_1$ &lt;b&gt;)" in text and "<b>)" not in text
 
 
@@ -115,17 +115,17 @@ def test_undefined_measures_and_equal_ones():
     rows = tuple(Row(f"M{k}", {"auc": Score(v, v, (v,), "", nan)}, (0.1,), (0.1,), 1) for k, v in enumerate((nan, 0.5)))
     made = comparison(metrics=("auc",))
     for some in (rows, rows[:1]):
-        text = page(Comparison(some, made.question, made.data, 9, 8, 40, 7, made.versions, 2))
+        text = page(Comparison(some, made.protocol, made.data, 9, 8, 40, 7, made.versions, 2))
         assert "–" in text
 
 
 def test_nothing_but_failures():
     text = page(comparison(rows=0, failed=2))
-    assert "No plots: no model has figures" in text and text.count("exceeded 10 min") == 2
+    assert "No plots: every model failed" in text and text.count("exceeded 10 min") == 2
 
 
 def test_without_matplotlib(monkeypatch):
-    monkeypatch.setattr(plots, "available", lambda: False)
+    monkeypatch.setattr(svg, "available", lambda: False)
     text = page(comparison())
     assert "pip install matplotlib" in text and "<svg" not in text and "MSDW(alpha=0.1875)" in text.replace("<wbr>", "")
 

@@ -1,1 +1,1 @@
-"""How good a model is: measures of ranking, computed while scoring."""
+"""How good models are: metrics, evaluation of one model, comparison of several."""

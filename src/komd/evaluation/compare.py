@@ -1,4 +1,4 @@
-"""Comparing models honestly: the same folds for all, each in a process of its own, nothing computed twice."""
+"""Comparing models on the same folds, each model in its own process; interrupted runs are resumed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from komd.checks import one_of, whole
 from komd.data import split
 from komd.data.interactions import Interactions
 from komd.errors import InputError
-from komd.evaluation import fold_process as worker
+from komd.evaluation import fold_process
 from komd.evaluation.comparison import Comparison, rows_of
 from komd.evaluation.grid import models_of
 from komd.evaluation.metrics import parse_metrics
-from komd.evaluation.work_folder import FoldResult, Question, RowFolder, fingerprint, row_folder, store_data
+from komd.evaluation.work_folder import ComparisonProtocol, FoldResult, RowFolder, fingerprint, row_folder, store_data
 from komd.files import unfinished
 from komd.memory import budget
 from komd.progress import progress
@@ -33,7 +33,7 @@ __all__ = ["compare", "seconds"]
 
 _UNITS = {"": 1, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600}
 _VERSIONS = ("komd", "numpy", "scipy", "numba", "implicit")
-_GLANCE = 0.05  # seconds between looks at a child
+_POLL = 0.05  # seconds between checks of a child process
 
 
 def compare(
@@ -64,24 +64,24 @@ def compare(
     metrics, ties
         As in `komd.evaluate`.
     folds, half, min_activity, rng
-        As in `komd.split.folds`; `rng` is a seed, so that a run that was interrupted can be continued.
+        As in `komd.split.folds`; `rng` is a seed, so that an interrupted run can be resumed.
     time_limit
-        For each model over all its folds: seconds, or a text such as "90s", "10m" or "1.5h". What folds done in an
-        earlier run took counts.
+        For each model over all its folds: seconds, or a text such as "90s", "10m" or "1.5h". The time of folds that an
+        earlier run did counts.
     keep
-        A folder for the work done. The same comparison started again with the same folder computes only what is
-        missing; models that failed are tried again. By default nothing is kept.
+        A folder for results. The same comparison with the same folder computes only what is missing; models that
+        failed are retried. By default nothing is kept.
     threads, memory
         For each model, as in `fit`.
     say
-        Is told what is worth knowing meanwhile, one line at a time; standard error by default.
+        Called with lines of progress; by default they go to standard error.
 
     Returns
     -------
     Comparison
-        Mean ± standard deviation over the folds, the best of each measure and what is tied with it
-        (`komd.evaluation.significance` says how), times and peak memory. A model that fails, dies or takes longer than
-        the limit is a row with the reason.
+        Mean ± standard deviation over the folds, the best of each metric and what is tied with it (see
+        `komd.evaluation.significance`), times and peak memory. A model that fails, crashes or takes longer than the
+        limit is a row with the reason.
 
     Examples
     --------
@@ -101,25 +101,25 @@ def compare(
     whole("rng", rng, 0, most=None)
     interactions = Interactions.of(data)
     tested = _test_users(interactions, folds=folds, half=half, min_activity=min_activity, rng=rng)
-    question = Question(int(folds), half, int(min_activity), int(rng), names, ties)
-    how = {"threads": threads, "memory": memory}
+    protocol = ComparisonProtocol(int(folds), half, int(min_activity), int(rng), names, ties)
+    resources = {"threads": threads, "memory": memory}
     with _work_folder(keep) as folder:
-        mark = fingerprint(interactions)
-        rows = [row_folder(folder, mark, question, text) for text in texts]
-        there = sum(result is not None for row in rows for result in row.results())
-        total = len(rows) * question.folds
-        if there:
-            (say or _to_stderr)(f"resuming: {there} of {total} fold results are there")
-        stored = store_data(folder, interactions, mark) if there < total else folder
+        checksum = fingerprint(interactions)
+        rows = [row_folder(folder, checksum, protocol, text) for text in texts]
+        done = sum(result is not None for row in rows for result in row.results())
+        total = len(rows) * protocol.folds
+        if done:
+            (say or _to_stderr)(f"resuming: {done} of {total} fold results are there")
+        stored = store_data(folder, interactions, checksum) if done < total else folder
         results: list[list[FoldResult] | str] = []
         with progress("compare", total) as advance:
             for text, row in zip(texts, rows, strict=True):
-                task = vars(question) | {"model": text, "data": str(stored.resolve())} | how
+                task = vars(protocol) | {"model": text, "data": str(stored.resolve())} | resources
                 results.append(_finish(row, task, limit, advance))
     users, items = interactions.shape
     return Comparison(
         rows_of(texts, results, names),
-        question,
+        protocol,
         repr(interactions),
         users,
         items,
@@ -143,55 +143,55 @@ def seconds(limit: float | str) -> float:
 
 
 def _test_users(data: Interactions, *, folds: int, half: str, min_activity: int, rng: int) -> int:
-    """How many users all folds test; refuses a split in which a fold tests nobody."""
+    """The number of test users over all folds; refuses a split in which a fold has none."""
     total = 0
     for fold, (_, test) in enumerate(split.folds(data, folds=folds, half=half, min_activity=min_activity, rng=rng)):
-        here = int((test.activity > 0).sum())
-        if not here:
+        users = int((test.activity > 0).sum())
+        if not users:
             raise InputError(
-                f"no test users in fold {fold + 1} of {folds}: nobody in it has at least max(2, min_activity="
+                f"no test users in fold {fold + 1} of {folds}: no user in it has at least max(2, min_activity="
                 f"{min_activity}) items; use fewer folds, a smaller min_activity, or more data than {data!r}"
             )
-        total += here
+        total += users
     return total
 
 
 def _finish(
     row: RowFolder, task: dict[str, Any], limit: float | None, advance: Callable[[int], None]
 ) -> list[FoldResult] | str:
-    """All results of a row, made by a child where they are missing; or why there are none."""
-    there = [result for result in row.results() if result is not None]
-    advance(len(there))
-    if len(there) == row.folds:
-        return there
+    """All results of a row, missing ones computed by a child process; or why there are none."""
+    done = [result for result in row.results() if result is not None]
+    advance(len(done))
+    if len(done) == row.folds:
+        return done
     row.begin(task)
-    spent = sum(result.fit + result.rank for result in there)
+    spent = sum(result.fit + result.rank for result in done)
     reason = _run(row, None if limit is None else limit - spent, advance)
     if reason == "":
         reason = f"exceeded {_duration(limit or 0.0)}"
-    found = [result for result in row.results() if result is not None]
-    if len(found) == row.folds:
-        return found
-    advance(row.folds - len(found))
+    done = [result for result in row.results() if result is not None]
+    if len(done) == row.folds:
+        return done
+    advance(row.folds - len(done))
     reason = reason or "the process ended without a result and without a reason"
     row.fail(reason)
     return reason
 
 
 def _run(row: RowFolder, left: float | None, advance: Callable[[int], None]) -> str | None:
-    """Let a child work on a row. None when it says all is well, "" when it ran out of time, else what went wrong."""
+    """Run a child process on a row. Returns None on success, "" when it ran out of time, else what went wrong."""
     if left is not None and left <= 0:
         return ""
     waiting = [fold for fold in range(row.folds) if not row.has(fold)]
     started = time.monotonic()
     with row.log.open("wb") as log:
         child = subprocess.Popen(
-            worker.command(row.task), stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, close_fds=True
+            fold_process.command(row.task), stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, close_fds=True
         )
         try:
             while True:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.wait(_GLANCE)
+                    child.wait(_POLL)
                 while waiting and row.has(waiting[0]):  # folds are done in order
                     waiting.pop(0)
                     advance(1)
@@ -199,16 +199,16 @@ def _run(row: RowFolder, left: float | None, advance: Callable[[int], None]) -> 
                     break
                 if left is not None and time.monotonic() - started > left:
                     return ""
-        finally:  # also on Ctrl-C: nothing goes on behind anybody's back
+        finally:  # also on Ctrl-C: the child must not go on
             child.kill()
             child.wait()
             if child.stdin is not None:
                 child.stdin.close()
-    return row.reason or _ended(child.returncode, row.log)
+    return row.reason or _exit_reason(child.returncode, row.log)
 
 
-def _ended(code: int, log: Path) -> str | None:
-    """How a child ended that gave no reason itself."""
+def _exit_reason(code: int, log: Path) -> str | None:
+    """Why a child process ended that gave no reason itself; None if it ended well."""
     if code == 0:
         return None
     if code < 0:

@@ -1,4 +1,4 @@
-"""What a comparison found: one row for each model, and the ways to show it."""
+"""The result of a comparison: one row for each model, and the ways to show it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from komd.errors import InputError, nearest
 from komd.evaluation.significance import LEVEL, compared_with_best
-from komd.evaluation.work_folder import FoldResult, Question
+from komd.evaluation.work_folder import ComparisonProtocol, FoldResult
+from komd.html import write_report
 from komd.plain_text import json_text
 
 __all__ = ["Comparison", "Row", "Score", "rows_of"]
@@ -21,7 +22,7 @@ __all__ = ["Comparison", "Row", "Score", "rows_of"]
 
 @dataclass(frozen=True)
 class Score:
-    """One measure of one model.
+    """One metric of one model.
 
     Attributes
     ----------
@@ -30,7 +31,7 @@ class Score:
     values
         The mean over the test users of each fold.
     mark
-        "best" for the highest mean, "tied" where the paired test cannot tell the model from the best, else "".
+        "best" for the highest mean, "tied" if the paired test finds no difference from the best, else "".
     p
         Of the difference from the best: paired t over users, Holm's correction. 1 for the best itself.
     """
@@ -51,13 +52,13 @@ class Row:
     model
         Its text.
     scores
-        By measure; empty when the model failed.
+        By metric; empty when the model failed.
     fit, rank
-        Seconds for each fold: to learn, and to rank and measure the test users.
+        Seconds for each fold: to fit, and to rank and evaluate the test users.
     peak_memory
         The most bytes its process held.
     failed
-        Why there are no figures, or None.
+        Why there are no results, or None.
     """
 
     model: str
@@ -91,7 +92,7 @@ class Comparison:
     ----------
     rows
         One for each model, in the order asked for.
-    question
+    protocol
         Folds, half, min_activity, rng, metrics and ties.
     data
         The data as text.
@@ -100,13 +101,13 @@ class Comparison:
     test_users
         Users tested, over all folds.
     versions
-        Of komd and what it stands on.
+        Of komd and the libraries it uses.
     threads
         How many were used.
     """
 
     rows: tuple[Row, ...]
-    question: Question
+    protocol: ComparisonProtocol
     data: str
     users: int
     items: int
@@ -134,12 +135,12 @@ class Comparison:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The measures, in the order asked for."""
-        return self.question.metrics
+        """The metrics, in the order asked for."""
+        return self.protocol.metrics
 
     @property
     def table(self) -> pa.Table:
-        """An Arrow table: model; mean, `_std` and `_mark` of each measure; seconds, memory; why a model failed."""
+        """An Arrow table: model; mean, `_std` and `_mark` of each metric; seconds, memory; why a model failed."""
         columns: dict[str, Any] = {"model": pa.array([row.model for row in self.rows], pa.string())}
         for name in self.metrics:
             scores = [row.scores.get(name) for row in self.rows]
@@ -156,7 +157,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain lists, dictionaries, texts and numbers."""
-        asked = self.question
+        protocol = self.protocol
         return {
             "data": {
                 "text": self.data,
@@ -164,12 +165,12 @@ class Comparison:
                 "items": self.items,
                 "interactions": self.interactions,
             },
-            "folds": asked.folds,
-            "half": asked.half,
-            "min_activity": asked.min_activity,
-            "rng": asked.rng,
-            "ties": asked.ties,
-            "metrics": list(asked.metrics),
+            "folds": protocol.folds,
+            "half": protocol.half,
+            "min_activity": protocol.min_activity,
+            "rng": protocol.rng,
+            "ties": protocol.ties,
+            "metrics": list(protocol.metrics),
             "test_users": self.test_users,
             "test": {"name": "paired t over users", "correction": "Holm", "level": LEVEL},
             "versions": self.versions,
@@ -178,7 +179,7 @@ class Comparison:
         }
 
     def to_json(self) -> str:
-        """`to_dict` as JSON text; what is not a number is null."""
+        """`to_dict` as JSON text; NaN is null."""
         return json_text(self.to_dict(), indent=2)
 
     def to_markdown(self) -> str:
@@ -188,19 +189,13 @@ class Comparison:
         return markdown(self)
 
     def report(self, folder: str | Path) -> Path:
-        """Write results.json, results.md and index.html, one page that needs nothing else, to a folder.
+        """Write results.json, results.md and index.html (a page that needs no other file) to a folder.
 
         Returns the path of the page. Plots need matplotlib (the extra `plots`); without it the page says so.
         """
         from komd.evaluation.comparison_page import page
-        from komd.files import write_text
 
-        path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
-        files = {"results.json": self.to_json() + "\n", "results.md": self.to_markdown(), "index.html": page(self)}
-        for name, text in files.items():
-            write_text(path / name, text)
-        return path / "index.html"
+        return write_report(folder, self.to_json(), self.to_markdown(), page(self))
 
 
 def _row_dict(row: Row) -> dict[str, Any]:
@@ -222,24 +217,22 @@ def _row_dict(row: Row) -> dict[str, Any]:
 
 def rows_of(models: list[str], results: list[list[FoldResult] | str], metrics: tuple[str, ...]) -> tuple[Row, ...]:
     """Rows from the results of every fold, or the reason why there are none."""
-    whole = [k for k, each in enumerate(results) if not isinstance(each, str)]
+    measured = {k: folds for k, folds in enumerate(results) if not isinstance(folds, str)}
     scores: list[dict[str, Score]] = [{} for _ in models]
     for name in metrics:
-        folds = {k: [float(fold.means[name]) for fold in results[k] if isinstance(fold, FoldResult)] for k in whole}
-        users = [
-            np.concatenate([fold.values[name] for fold in results[k] if isinstance(fold, FoldResult)]) for k in whole
-        ]
-        means = [statistics.fmean(folds[k]) for k in whole]
+        values = [[fold.means[name] for fold in folds] for folds in measured.values()]
+        means = [statistics.fmean(each) for each in values]
+        users = [np.concatenate([fold.values[name] for fold in folds]) for folds in measured.values()]
         best, p = compared_with_best(means, users)
-        for place, k in enumerate(whole):
+        for place, k in enumerate(measured):
             mark = "best" if place == best else "tied" if p[place] > LEVEL else ""
-            spread = statistics.pstdev(folds[k]) if means[place] == means[place] else float("nan")
-            scores[k][name] = Score(means[place], spread, tuple(folds[k]), mark, p[place])
+            spread = statistics.pstdev(values[place]) if means[place] == means[place] else float("nan")
+            scores[k][name] = Score(means[place], spread, tuple(values[place]), mark, p[place])
     rows = []
-    for model, found, measured in zip(models, results, scores, strict=True):
-        if isinstance(found, str):
-            rows.append(Row(model, {}, failed=found))
+    for model, folds, score in zip(models, results, scores, strict=True):
+        if isinstance(folds, str):
+            rows.append(Row(model, {}, failed=folds))
         else:
-            fit, rank = tuple(fold.fit for fold in found), tuple(fold.rank for fold in found)
-            rows.append(Row(model, measured, fit, rank, max(fold.peak for fold in found)))
+            fit, rank = tuple(fold.fit for fold in folds), tuple(fold.rank for fold in folds)
+            rows.append(Row(model, score, fit, rank, max(fold.peak for fold in folds)))
     return tuple(rows)

@@ -1,4 +1,4 @@
-"""A comparison as one HTML page: nothing is loaded from elsewhere, nothing is run, light and dark, on any screen."""
+"""A comparison as one HTML page."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import math
 import re
 from html import escape
 
+from komd import html, svg
 from komd.evaluation import comparison_plots as plots
 from komd.evaluation.comparison import Comparison, Row
 from komd.evaluation.comparison_report import costs, number
 from komd.evaluation.significance import LEVEL
-from komd.html import facts, figures
-from komd.html import page as whole
 
 __all__ = ["page"]
 
@@ -31,37 +30,35 @@ def page(found: Comparison) -> str:
     lead = f"{found.data}{f'. {lost} of {len(found.rows)} models failed: the table says why.' if lost else ''}"
     body = f"""{_facts(found)}
 <h2>Results</h2>
-<div class="wide" tabindex="0">
 {_table(found)}
-</div>
-<p class="note">Mean ± standard deviation over {found.question.folds} folds. ★ is the best of a column; ≈ is what
+<p class="note">Mean ± standard deviation over {found.protocol.folds} folds. ★ is the best of a column; ≈ is what
 a paired t-test over the {found.test_users:,} test users cannot tell from it (p &gt; {LEVEL:g} after Holm’s correction
 for the number of models). Seconds are the median of a fold. Memory is the peak of the model’s own process.</p>
 {_figures(found, good)}"""
     versions = "; ".join(f"{name} {value}" for name, value in found.versions.items())
     footer = f"Made by komd compare. {versions}; {found.threads} thread{'s' if found.threads != 1 else ''}."
-    return whole(f"komd compare: {title}", title, lead, body, footer)
+    return html.page(f"komd compare: {title}", title, lead, body, footer)
 
 
 def _facts(found: Comparison) -> str:
-    asked = found.question
-    known = {
+    protocol = found.protocol
+    facts = {
         "Data": f"{found.users:,} users, {found.items:,} items, {found.interactions:,} pairs",
-        "Folds": f"{asked.folds} groups of users, tested in turn",
-        "Test users": f"{found.test_users:,} with at least {max(2, asked.min_activity)} items",
-        "Held out": f"{asked.half}: {_HALVES.get(asked.half, asked.half)}",
-        "Seed (rng)": str(asked.rng),
-        "Equal scores (ties)": f"{asked.ties}: {_TIES.get(asked.ties, asked.ties)}",
-        "Measures": ", ".join(asked.metrics),
+        "Folds": f"{protocol.folds} groups of users, tested in turn",
+        "Test users": f"{found.test_users:,} with at least {max(2, protocol.min_activity)} items",
+        "Held out": f"{protocol.half}: {_HALVES.get(protocol.half, protocol.half)}",
+        "Seed (rng)": str(protocol.rng),
+        "Equal scores (ties)": f"{protocol.ties}: {_TIES.get(protocol.ties, protocol.ties)}",
+        "Metrics": ", ".join(protocol.metrics),
     }
-    return facts(known)
+    return html.facts(facts)
 
 
 def _table(found: Comparison) -> str:
     heads = [*found.metrics, "fit, s", "rank, s", "memory"]
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in ("#", "model", *heads))
     rows = "\n".join(_row(found, k, row) for k, row in enumerate(found.rows, 1))
-    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
+    return html.framed_table(head, rows)
 
 
 def _row(found: Comparison, place: int, row: Row) -> str:
@@ -82,31 +79,25 @@ def _row(found: Comparison, place: int, row: Row) -> str:
 
 
 def _breakable(model: str) -> str:
-    """A model's text that may be broken where a reader would break it."""
+    """A model's text that a browser may wrap after the opening bracket."""
     return "<wbr>".join(escape(part) for part in re.split(r"(?<=\()", model))
 
 
 def _figures(found: Comparison, good: list[Row]) -> str:
     if not good:
-        return '<p class="note">No plots: no model has figures.</p>'
-    if not plots.available():
-        return (
-            '<p class="note">No plots: matplotlib is not installed. <code>pip install matplotlib</code>, then run '
-            "the same command again: nothing is computed twice.</p>"
-        )
+        return '<p class="note">No plots: every model failed.</p>'
+    if not svg.available():
+        return html.no_plots(": nothing is computed twice")
     first = next((m for m in found.metrics if any(not math.isnan(row.scores[m].mean) for row in good)), None)
     timed = ("", plots.time_plot(found), "Seconds of a fold: to learn, to rank and measure, and both together.")
-    if first is None:  # nothing but undefined measures
+    if first is None:  # every metric is undefined
         drawn = [timed]
     else:
         name = escape(first)
-        scatter = (
-            f'<div class="broad">{plots.scatter_plot(found, first, wide=True)}</div>\n'
-            f'<div class="slim">{plots.scatter_plot(found, first, wide=False)}</div>'
-        )
+        scatter = html.by_width(*(plots.scatter_plot(found, first, wide=wide) for wide in (True, False)))
         drawn = [
             ("", plots.metric_plot(found, first), f"{name} with one standard deviation over folds to either side."),
             timed,
             ("all", scatter, f"{name} against time: up and to the left is better. Numbers are rows of the table."),
         ]
-    return f"<h2>Plots</h2>\n{figures(drawn)}"
+    return f"<h2>Plots</h2>\n{html.figures(drawn)}"

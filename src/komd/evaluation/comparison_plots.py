@@ -1,7 +1,4 @@
-"""The plots of a comparison as inline SVG: text stays text, and colours follow the page, light or dark.
-
-Drawn narrow and with model names above their marks, so that a phone shows them at their natural size.
-"""
+"""The plots of a comparison. Narrow, with model names above their marks, so that a phone shows them in full size."""
 
 from __future__ import annotations
 
@@ -10,9 +7,9 @@ import statistics
 from typing import Any
 
 from komd.evaluation.comparison import Comparison, Row
-from komd.svg import FAINT, FIRST, SECOND, THIRD, available, drawn
+from komd.svg import FAINT, FIRST, SECOND, THIRD, drawn, legend_above, plain_log_ticks, shortened
 
-__all__ = ["available", "metric_plot", "scatter_plot", "time_plot"]
+__all__ = ["metric_plot", "scatter_plot", "time_plot"]
 
 _WIDTH = 4.9  # inches
 _LINE = 0.40  # inches for a model
@@ -20,7 +17,7 @@ _NAME = 46  # characters of a model's name in a plot
 
 
 def metric_plot(found: Comparison, metric: str) -> str:
-    """Mean and standard deviation over folds of one measure, a line for each model."""
+    """Mean and standard deviation over folds of one metric, a line for each model."""
     rows = [row for row in _numbered(found) if not math.isnan(row[1].scores[metric].mean)]
 
     def draw(figure: Any) -> None:
@@ -40,7 +37,7 @@ def metric_plot(found: Comparison, metric: str) -> str:
                 elinewidth=1.4,
                 capsize=3,
             )
-        axes.set_xlabel(f"{metric}: mean ± standard deviation over {found.question.folds} folds")
+        axes.set_xlabel(f"{metric}: mean ± standard deviation over {found.protocol.folds} folds")
         _legend(axes, [("o", FIRST, True, "best, or tied with it"), ("o", FIRST, False, "worse")])
 
     return drawn(draw, _WIDTH, _LINE * len(rows) + 1.0, "metric", f"{metric} of every model, with error bars")
@@ -60,7 +57,7 @@ def time_plot(found: Comparison) -> str:
             for marker, colour, value in parts:
                 axes.plot(value, place, marker, color=colour, markersize=5, markerfacecolor="none", zorder=2)
             axes.plot(total, place, "o", color=FIRST, markersize=6.5, zorder=3)
-        _log_ticks(axes, [s for _, row in rows for s in (row.fit_seconds, row.rank_seconds, _total(row))])
+        _log_seconds(axes, [s for _, row in rows for s in (row.fit_seconds, row.rank_seconds, _total(row))])
         axes.set_xlabel("seconds a fold (median, logarithmic axis)")
         marks = [("^", SECOND, False, "fit"), ("s", THIRD, False, "rank"), ("o", FIRST, True, "fit + rank")]
         _legend(axes, marks)
@@ -71,9 +68,9 @@ def time_plot(found: Comparison) -> str:
 
 
 def scatter_plot(found: Comparison, metric: str, *, wide: bool) -> str:
-    """A measure against time, with names where there is room and numbers of the table's rows elsewhere.
+    """A metric against time, labelled with names where they fit, else with the numbers of the table's rows.
 
-    Models far below the others would squeeze them into a line: they stand on the lower edge as triangles.
+    Models far below the others are drawn as triangles on the lower edge: the axis would not show the others apart.
     """
     rows = [row for row in _numbered(found) if not math.isnan(row[1].scores[metric].mean)]
     width, height = (9.2, 4.9) if wide else (_WIDTH, 5.0)
@@ -92,7 +89,7 @@ def scatter_plot(found: Comparison, metric: str, *, wide: bool) -> str:
             marker = "o" if y == at else "v"
             axes.plot(x, at, marker, color=FIRST, markerfacecolor=filled, markersize=6.5, markeredgewidth=1.4, zorder=3)
         axes.margins(0.12, 0.1)
-        _log_ticks(axes, [x for x, _ in points])
+        _log_seconds(axes, [x for x, _ in points])
         top = max(y for _, y in points)
         room = 0.08 * (top - min(y for _, y in points)) or 0.01
         axes.set_ylim(min(y for _, y in points) - room, top + room)
@@ -116,13 +113,13 @@ def scatter_plot(found: Comparison, metric: str, *, wide: bool) -> str:
 
 
 def _floor(values: list[float]) -> float:
-    """Where the axis ends: four times as far below the best as the middle model is, or at the lowest."""
+    """The lower end of the axis: four times as far below the best as the median is, or the lowest value."""
     best, middle = max(values), statistics.median(values)
     return max(min(values), best - 4.0 * (best - middle)) if best > middle else min(values)
 
 
 def _numbered(found: Comparison) -> list[tuple[int, Row]]:
-    """The rows that have figures, with their numbers in the table."""
+    """The rows of models that did not fail, with their numbers in the table."""
     return [(k, row) for k, row in enumerate(found.rows, 1) if row.failed is None]
 
 
@@ -144,17 +141,11 @@ def _rows(figure: Any, rows: list[tuple[int, Row]]) -> Any:
     return axes
 
 
-def _log_ticks(axes: Any, values: list[float]) -> None:
-    """Decades, or 1-2-5 where there are few, as plain numbers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
-
+def _log_seconds(axes: Any, values: list[float]) -> None:
+    """A logarithmic axis around these values: ticks at decades, or at 1-2-5 where there are few."""
     low, high = min(values), max(values)
     axes.set_xlim(low / 1.5, high * 1.5)
-    few = math.log10(high / low) < 1.6
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    plain_log_ticks(axes.xaxis, (1.0, 2.0, 5.0) if math.log10(high / low) < 1.6 else (1.0,))
 
 
 def _legend(axes: Any, marks: list[tuple[str, str, bool, str]], columns: int = 4) -> None:
@@ -174,22 +165,11 @@ def _legend(axes: Any, marks: list[tuple[str, str, bool, str]], columns: int = 4
         )
         for marker, colour, filled, label in marks
     ]
-    axes.legend(
-        handles=handles,
-        loc="lower left",
-        bbox_to_anchor=(0.0, 1.0),
-        ncols=columns,
-        frameon=False,
-        fontsize=9.5,
-        handletextpad=0.3,
-        columnspacing=1.0,
-        borderaxespad=0.2,
-        borderpad=0.0,
-    )
+    legend_above(axes, handles, columns=columns, fontsize=9.5, gap=1.0)
 
 
 def _front(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The points that none beats in both: from the fastest on, each better than all faster ones."""
+    """The Pareto front: from the fastest on, the points that are better than all faster ones."""
     front: list[tuple[float, float]] = []
     for x, y in sorted(points, key=lambda point: (point[0], -point[1])):
         if not front or y > front[-1][1]:
@@ -200,16 +180,16 @@ def _front(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
 def _place_labels(
     axes: Any, labels: list[tuple[int, str, tuple[float, float]]], points: list[tuple[float, float]]
 ) -> None:
-    """Names around their points where they fit between what is there; the row's number where no name does."""
+    """Names beside their points where they overlap nothing; the row's number where the name does not fit."""
     from matplotlib.transforms import Bbox
 
     renderer = axes.figure.canvas.get_renderer() if hasattr(axes.figure.canvas, "get_renderer") else None
     frame = axes.get_window_extent(renderer)
     scale = axes.figure.dpi / 72
-    taken = []
+    occupied = []
     for point in points:
         x, y = axes.transData.transform(point)
-        taken.append(Bbox.from_bounds(x - 4 * scale, y - 4 * scale, 8 * scale, 8 * scale))
+        occupied.append(Bbox.from_bounds(x - 4 * scale, y - 4 * scale, 8 * scale, 8 * scale))
     around = [
         (7, 0, "left", "center"),
         (-7, 0, "right", "center"),
@@ -222,12 +202,12 @@ def _place_labels(
     ]
     for number, name, point in labels:
         for words in (name, str(number)):
-            if _placed(axes, words, point, around, taken, frame, renderer):
+            if _placed(axes, words, point, around, occupied, frame, renderer):
                 break
 
 
 def _placed(
-    axes: Any, words: str, point: tuple[float, float], around: Any, taken: list[Any], frame: Any, renderer: Any
+    axes: Any, words: str, point: tuple[float, float], around: Any, occupied: list[Any], frame: Any, renderer: Any
 ) -> bool:
     for dx, dy, horizontal, vertical in around:
         label = axes.annotate(
@@ -235,13 +215,12 @@ def _placed(
         )
         box = label.get_window_extent(renderer)
         inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
-        if inside and not any(box.overlaps(other) for other in taken):
-            taken.append(box)
+        if inside and not any(box.overlaps(other) for other in occupied):
+            occupied.append(box)
             return True
         label.remove()
     return False
 
 
-def _short(name: str, most: int) -> str:
-    name = name.removesuffix("()")
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+def _short(model: str, most: int) -> str:
+    return shortened(model.removesuffix("()"), most)

@@ -1,14 +1,15 @@
-"""A comparison as text, as a rich table, as Markdown and as JSON: the same figures everywhere."""
+"""A comparison as text, as a rich table and as Markdown: the same figures everywhere."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-from komd.evaluation.comparison import Comparison, Row
+from komd.evaluation.comparison import Comparison, Row, Score
 from komd.evaluation.significance import LEVEL
 from komd.memory import readable
 from komd.plain_text import printable
+from komd.text_tables import aligned, markdown_table
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -18,11 +19,11 @@ __all__ = ["MARKS", "caption", "costs", "legend", "markdown", "number", "rich_ta
 _NAMES = 20  # characters that the names of models need in a terminal
 MARKS = {"best": "*", "tied": "≈", "": " "}
 COSTS = ("fit s", "rank s", "memory")
-"""Columns after the measures: median seconds of a fold, and the peak memory of the model's process."""
+"""Columns after the metrics: median seconds of a fold, and the peak memory of the model's process."""
 
 
 def number(value: float) -> str:
-    """A measure as it is shown everywhere."""
+    """A metric's value as it is shown everywhere."""
     return "–" if math.isnan(value) else f"{value:.4f}"
 
 
@@ -33,9 +34,9 @@ def costs(row: Row) -> tuple[str, str, str]:
 
 def caption(found: Comparison) -> str:
     """What was compared, in one line."""
-    asked = found.question
+    protocol = found.protocol
     return (
-        f"{found.data}; {asked.folds} folds, half {asked.half}, rng {asked.rng}, ties {asked.ties}; "
+        f"{found.data}; {protocol.folds} folds, half {protocol.half}, rng {protocol.rng}, ties {protocol.ties}; "
         f"{found.test_users:,} test users"
     )
 
@@ -52,14 +53,7 @@ def text(found: Comparison) -> str:
     """The table in plain text."""
     header = ["model", *(f"{name}  " for name in found.metrics), *COSTS]
     lines = [header, *(_cells(found, row) for row in found.rows if row.failed is None)]
-    widths = [max(len(line[k]) for line in lines) for k in range(len(header))]
-    shown = [
-        "  ".join(
-            cell.ljust(width) if k == 0 else cell.rjust(width)
-            for k, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
+    shown = aligned(lines)
     shown += [f"{row.model}  failed: {printable(row.failed)}" for row in found.rows if row.failed is not None]
     return "\n".join([caption(found), "", *shown, "", legend()])
 
@@ -67,7 +61,7 @@ def text(found: Comparison) -> str:
 def rich_table(found: Comparison, width: int) -> Group:
     """The table for a terminal of this width: the best and what is tied with it bold; below, what failed.
 
-    Deviations are left out where the names of the models would have no room beside them.
+    Standard deviations are left out if the names of the models do not fit beside them.
     """
     from rich import box
     from rich.console import Group
@@ -99,23 +93,18 @@ def rich_table(found: Comparison, width: int) -> Group:
 def markdown(found: Comparison) -> str:
     """The table in Markdown: the best and what is tied with it bold, the latter with ≈."""
     header = ["model", *found.metrics, *COSTS]
-    lines = [f"| {' | '.join(header)} |", f"| --- {'| ---: ' * (len(header) - 1)}|"]
+    rows = []
     for row in found.rows:
-        name = f"`{_cell(row.model)}`"
-        if row.failed is None:
-            cells = []
-            for metric in found.metrics:
-                this = row.scores[metric]
-                mean = f"**{number(this.mean)}**" if this.mark else number(this.mean)
-                cells.append(f"{mean} ± {number(this.std)}{' ≈' if this.mark == 'tied' else ''}")
-            lines.append(f"| {' | '.join([name, *cells, *costs(row)])} |")
+        if row.failed is not None:
+            cells = [f"failed: {row.failed}", *[""] * (len(header) - 2)]
         else:
-            lines.append(f"| {name} | failed: {_cell(row.failed)} {'| ' * (len(header) - 2)}|")
+            cells = [_markdown_score(row.scores[metric]) for metric in found.metrics] + [*costs(row)]
+        rows.append([f"`{row.model}`", *cells])
     explained = (
         f"Mean ± standard deviation over folds. **Bold**: the best, and (≈) what is tied with it "
         f"(paired t-test over users, Holm, p > {LEVEL:g}). Seconds: median of a fold. komd {found.versions['komd']}."
     )
-    return "\n".join([f"{caption(found)}.", "", *lines, "", explained, ""])
+    return "\n".join([f"{caption(found)}.", "", *markdown_table(header, rows), "", explained, ""])
 
 
 def _cells(found: Comparison, row: Row) -> list[str]:
@@ -128,5 +117,6 @@ def _seconds(value: float) -> str:
     return f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
 
-def _cell(value: str) -> str:
-    return printable(value).replace("|", "\\|")
+def _markdown_score(score: Score) -> str:
+    mean = f"**{number(score.mean)}**" if score.mark else number(score.mean)
+    return f"{mean} ± {number(score.std)}{' ≈' if score.mark == 'tied' else ''}"

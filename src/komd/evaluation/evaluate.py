@@ -1,4 +1,4 @@
-"""Measuring a fitted model on held-out interactions, block by block: no users × items array ever exists."""
+"""Evaluating a fitted model on held-out interactions, block by block: no users × items array is ever allocated."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def evaluate(
     metrics
         Names, as a list or one text with commas: see docs/guide/metrics.md.
     history
-        For people the model has never seen: `Interactions` with what is known of them, matched by user id to `test`.
+        For users the model has never seen: `Interactions` with their histories, matched by user id to `test`.
     ties
         "half": equal scores count one half in AUC; "strict": as wrong, the paper's printed formula.
     rng
@@ -156,11 +156,11 @@ def _matched(
     skipped += int(targets.lengths[tested[~known]].sum())
     targets = targets.take(tested[known].astype(np.int32))
     ids = ids.take(pa.array(np.flatnonzero(known)))
-    # An item that the user knows already cannot be recommended: it is no target.
+    # An item that the user knows already cannot be recommended, so it is not a target.
     m, known_items = len(catalogue.order), rows.known_items
     owner = np.repeat(np.arange(len(rows)), targets.lengths)
-    taken = np.repeat(np.arange(len(rows)), known_items.lengths) * m + known_items.indices
-    fresh = ~np.isin(owner * m + targets.indices, taken)
+    known_pairs = np.repeat(np.arange(len(rows)), known_items.lengths) * m + known_items.indices
+    fresh = ~np.isin(owner * m + targets.indices, known_pairs)
     indptr = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(np.bincount(owner[fresh], minlength=len(rows)), out=indptr[1:])
     left = np.flatnonzero(np.diff(indptr)).astype(np.int32)

@@ -1,8 +1,8 @@
-"""The child of a comparison: one model, all folds that are missing, one after another, each result kept at once.
+"""The child process of a comparison: evaluates one model on all folds that are missing, and saves each result at once.
 
-A process of its own for every model, so that a crash, a lack of memory or a time limit ends one row and not the run,
-and so that peak memory is this model's. The parent holds the other end of standard input: when that closes, whoever
-waits for the results is gone, and so is the child.
+Every model has its own process, so that a crash, a lack of memory or a time limit ends one row and not the run, and
+so that peak memory is this model's. The parent has the other end of standard input: when it closes, the parent has
+ended, and the child ends too.
 """
 
 from __future__ import annotations
@@ -29,65 +29,65 @@ __all__ = ["command", "main"]
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from komd.evaluation.fold_process import main; main()"
 )
-_REASON = 300  # characters
+_LONGEST_REASON = 300  # characters
 
 
 def command(task: Path) -> list[str]:
-    """How to start a child on a task: a fresh interpreter that finds modules where this one does."""
+    """The command that starts a child process: a new interpreter with the same module path."""
     return [sys.executable, "-P", "-c", _START, json.dumps([str(entry) for entry in sys.path]), str(task)]
 
 
 def main() -> None:
     """Do the task named by the last argument. Exit code 1 when the model failed: the row's folder says why."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C is the parent's to explain
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the parent reports Ctrl-C
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     path = Path(sys.argv[-1])
     task = json.loads(path.read_text(encoding="utf-8"))
     row = RowFolder(path.parent, task["folds"])
     try:
-        _measure(task, row)
-    except BaseException as error:  # a model may raise anything; the row goes down, with its reason
+        _evaluate_folds(task, row)
+    except BaseException as error:  # a model may raise anything; the row fails, with its reason
         import traceback
 
         traceback.print_exc()
-        row.fail(_worded(error))
+        row.fail(_reason(error))
         sys.stderr.flush()
         os._exit(1)
     sys.stdout.flush()
-    os._exit(0)  # results are on the disk: nothing is left to tidy up
+    os._exit(0)  # results are on the disk: there is nothing to clean up
 
 
-def _measure(task: dict[str, Any], row: RowFolder) -> None:
+def _evaluate_folds(task: dict[str, Any], row: RowFolder) -> None:
     data = load_data(Path(task["data"]))
     protocol = {name: task[name] for name in ("folds", "half", "min_activity", "rng")}
     for fold, (train, test) in enumerate(split.folds(data, **protocol)):
         if row.has(fold):
             continue
         start = time.perf_counter()
-        how = {"threads": task["threads"], "memory": task["memory"]}
-        model = model_from_text(task["model"]).fit(train, **how)
+        resources = {"threads": task["threads"], "memory": task["memory"]}
+        model = model_from_text(task["model"]).fit(train, **resources)
         fitted = time.perf_counter()
-        found = evaluate(model, test, metrics=task["metrics"], ties=task["ties"], **how)
+        evaluation = evaluate(model, test, metrics=task["metrics"], ties=task["ties"], **resources)
         ranked = time.perf_counter()
-        means = {name: measured.mean for name, measured in found.metrics.items()}
-        values = {name: measured.values for name, measured in found.metrics.items()}
-        row.keep(fold, FoldResult(means, values, len(found.users), fitted - start, ranked - fitted, _peak()))
+        means = {name: measured.mean for name, measured in evaluation.metrics.items()}
+        values = {name: measured.values for name, measured in evaluation.metrics.items()}
+        row.save(fold, FoldResult(means, values, len(evaluation.users), fitted - start, ranked - fitted, _peak()))
 
 
-def _worded(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     words = " ".join(str(error).split())
     if isinstance(error, MemoryError):
         words = f"not enough memory: {words}" if words else "not enough memory"
     elif not isinstance(error, KomdError):
         words = f"{type(error).__name__}: {words}" if words else type(error).__name__
-    return words if len(words) <= _REASON else f"{words[:_REASON]}…"
+    return words if len(words) <= _LONGEST_REASON else f"{words[:_LONGEST_REASON]}…"
 
 
 def _peak() -> int:
-    """The most bytes this program has had in memory.
+    """The peak memory of this program, in bytes.
 
-    Linux counts what the process held *before* it became this program, a copy of its parent's memory, in ru_maxrss; the
-    high-water mark of the address space itself starts afresh.
+    On Linux ru_maxrss includes what the process had *before* it started this program, a copy of its parent's memory;
+    VmHWM does not.
     """
     try:
         found = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
@@ -96,7 +96,7 @@ def _peak() -> int:
     return int(found.group(1)) * 1024 if found else memory.peak()
 
 
-def _leave_with_parent() -> None:
+def _exit_with_parent() -> None:
     while os.read(0, 1024):
         pass
     os._exit(3)

@@ -1,4 +1,4 @@
-"""Rows of a comparison from model texts: lists of texts, and grids inside a text."""
+"""The models of a comparison from texts: lists of models, and grids of parameters inside a text."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from komd.models.registry import model_from_text
 
 __all__ = ["expand", "models_of"]
 
-_LISTS = {("DotProduct", "coefficients")}  # parameters that take a list by nature: one value, not several
-_MOST = 1000  # rows of one grid: more is a slip of the pen
+_LISTS = {("DotProduct", "coefficients")}  # parameters whose value is a list: no grid
+_MOST = 1000  # rows of one grid: more is probably a typo
 
 
 def models_of(models: Any) -> list[str]:
-    """The texts of all models asked for, each once, in order, grids expanded; every one is known to be a model.
+    """The texts of all models asked for, each once, in order, grids expanded; each is checked to be a model.
 
     `models` is a text, which may list several models with commas, a model, or any number of these.
 
@@ -44,8 +44,8 @@ def models_of(models: Any) -> list[str]:
 def expand(text: str) -> list[str]:
     """The texts a grid stands for: a list in place of the value of a named parameter is one row for each entry.
 
-    Several lists give every combination, the last varying fastest. Parameters of a kernel may be grids too. What takes
-    a list by nature, the coefficients of `DotProduct`, stays as it is.
+    Several lists give every combination, the last varying fastest. Parameters of a kernel may be grids too. The
+    coefficients of `DotProduct`, whose value is a list, stay as they are.
 
     >>> expand("MSDW(alpha=[0, .5], locality=[1, 3])")
     ['MSDW(alpha=0, locality=1)', 'MSDW(alpha=0, locality=3)', 'MSDW(alpha=0.5, locality=1)', ...

@@ -1,16 +1,16 @@
-"""Which models cannot be told apart: a paired test over users, corrected for the number of models.
+"""Which models are tied: a paired test over users, corrected for the number of models.
 
 **The test** is Student's paired t on the per-user differences between a model and the best one. What a table shows and
 marks is a *mean* over users, and the t-test is the one whose null hypothesis is about that mean. Wilcoxon's signed
-ranks ask instead whether differences lie symmetrically about zero: for measures like recall@k, where most users differ
-by exactly nothing and the others by a skewed amount, it may call a difference of means significant that points the
-other way, and throws the ties away. Normality of the *differences* is not needed: with the hundreds of users of any
-real test their mean is nearly normal. On retrieval data the t-test has been found to hold its level, and the signed
-rank test not to (Smucker, Allan & Carterette 2007; Urbano, Lima & Hanjalic 2019).
+rank test asks instead whether differences are symmetric about zero, and ignores users without a difference. With
+metrics like recall@k most users have no difference and the others a skewed one; it may then call a difference of means
+significant that points the other way. Normality of the *differences* is not needed: with hundreds of users, as in any
+real test, their mean is nearly normal. On retrieval data the t-test keeps its level, and the signed rank test does not
+(Smucker, Allan & Carterette 2007; Urbano, Lima & Hanjalic 2019).
 
-**The correction** is Holm's step-down over the comparisons of one measure (all other models against the best): it holds
-the chance of calling any tied model worse at the level, whatever the dependence between the tests, and is never weaker
-than Bonferroni's. The best is chosen on the same users, so a tie reads: "with these users, as good as the best".
+**The correction** is Holm's step-down over the comparisons of one metric (all other models against the best): it bounds
+the probability of calling any tied model worse by the level, whatever the dependence between the tests, and is never
+weaker than Bonferroni's. The best is chosen on the same users, so a tie means: "on these users, as good as the best".
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Values = NDArray[np.float64]
 
 
 def paired_t(first: Values, second: Values) -> float:
-    """The two-sided p of Student's paired t-test; users for whom either is not a number are left out.
+    """The two-sided p of Student's paired t-test; users with a NaN in either are left out.
 
-    1 where the values are identical or fewer than two users are left: nothing tells the two apart.
+    1 if the values are identical or fewer than two users are left: no difference is shown.
 
     >>> paired_t(np.array([0.5, 0.7, 0.9, np.nan]), np.array([0.5, 0.7, 0.9, 0.1]))
     1.0
@@ -72,10 +72,10 @@ def compared_with_best(means: Sequence[float], values: Sequence[Values]) -> tupl
     Parameters
     ----------
     means
-        One for each model; not a number where undefined.
+        One for each model; NaN where undefined.
     values
-        One array for each model over the same users in the same order. Empty where a measure has one value for all
-        users: then only equal means are tied.
+        One array for each model over the same users in the same order. Empty for a metric that is one
+        number for all users: then only equal means are tied.
     """
     defined = [k for k, mean in enumerate(means) if not math.isnan(mean)]
     p = [math.nan] * len(means)

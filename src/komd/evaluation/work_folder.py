@@ -1,17 +1,17 @@
-"""The work folder of a comparison: what children need to know, and every result as soon as it is there.
+"""The work folder of a comparison: the data and the tasks of child processes, and every fold's result.
 
     work/
-      data-1f0c…/            the interactions as arrays: children map them, no text is read twice
+      data-1f0c…/            the interactions as memory-mapped arrays: text is parsed once
         indptr.npy  indices.npy  times.npy
-      MSDW-77ab…/            one row: a model under one question
-        task.json            what the child is to do
-        fold-0.npy           values of each measure for each test user of the fold
-        fold-0.json          means, seconds, peak memory; written last, so where it stands the result is whole
-        failed.json  log.txt what the last attempt died of
+      MSDW-77ab…/            one row: a model under one protocol
+        task.json            the task of the child process
+        fold-0.npy           values of each metric for each test user of the fold
+        fold-0.json          means, seconds, peak memory; written last: where it exists the result is complete
+        failed.json  log.txt why the last attempt failed
 
-A row's folder is named by a checksum of everything its figures depend on: the data, the split, the measures, the model
-text and the komd that computes them. So another question in the same folder has other rows, and nothing mixes. Every
-file is written aside, flushed and renamed: whatever is killed, what stands under its name is whole.
+A row's folder is named by a checksum of everything its results depend on: the data, the split, the metrics, the model
+text and the code of komd. So rows of different protocols can share a work folder. Files are replaced atomically: a
+process that is killed leaves no incomplete file.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from komd.data.interactions import Interactions
 from komd.errors import InputError
 from komd.files import array_fill, sweep, write
 
-__all__ = ["FoldResult", "Question", "RowFolder", "fingerprint", "load_data", "row_folder", "store_data"]
+__all__ = ["ComparisonProtocol", "FoldResult", "RowFolder", "fingerprint", "load_data", "row_folder", "store_data"]
 
 _ARRAYS = ("indptr", "indices", "times")
 
 
 @dataclass(frozen=True)
-class Question:
-    """What a comparison asks of every model."""
+class ComparisonProtocol:
+    """How every model of a comparison is evaluated."""
 
     folds: int
     half: str
@@ -53,18 +53,18 @@ class Question:
 
 @dataclass(frozen=True)
 class FoldResult:
-    """What one model made of one fold.
+    """The result of one model on one fold.
 
     Attributes
     ----------
     means
-        Of each measure.
+        Of each metric.
     values
-        Of each measure for each test user; empty for a measure that is one number for all.
+        Of each metric for each test user; empty for a metric that is one number for all users.
     fit, rank
         Seconds.
     peak
-        The most bytes the child had had in memory when it was done with the fold.
+        The peak memory of the child process, in bytes, up to the end of the fold.
     """
 
     means: dict[str, float]
@@ -84,35 +84,35 @@ class RowFolder:
 
     @property
     def task(self) -> Path:
-        """What the child is to do."""
+        """The task of the child process."""
         return self.path / "task.json"
 
     @property
     def log(self) -> Path:
-        """What the child had to say."""
+        """The output of the child process."""
         return self.path / "log.txt"
 
     def begin(self, task: dict[str, Any]) -> None:
-        """Forget the last failure, write down the task."""
+        """Remove the last failure and write the task."""
         self.path.mkdir(parents=True, exist_ok=True)
         sweep(self.path)
         self._failure.unlink(missing_ok=True)
-        _keep(self.task, _json(task))
+        _write(self.task, _json(task))
 
     def fail(self, reason: str) -> None:
-        """Write down why the row failed."""
-        _keep(self._failure, _json({"reason": reason}))
+        """Write why the row failed."""
+        _write(self._failure, _json({"reason": reason}))
 
     @property
     def reason(self) -> str | None:
-        """Why the child says it failed."""
+        """Why the row failed, if it did."""
         try:
             return str(json.loads(self._failure.read_text(encoding="utf-8"))["reason"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def keep(self, fold: int, result: FoldResult) -> None:
-        """Write down a result."""
+    def save(self, fold: int, result: FoldResult) -> None:
+        """Write the result of a fold."""
         by_user = [name for name, values in result.values.items() if len(values)]
         array = np.array([result.values[name] for name in by_user], np.float64).reshape(len(by_user), -1)
         facts = {
@@ -123,11 +123,11 @@ class RowFolder:
             "rank": result.rank,
             "peak": result.peak,
         }
-        _keep(self._file(fold, "npy"), array_fill(array))
-        _keep(self._file(fold, "json"), _json(facts))
+        _write(self._file(fold, "npy"), array_fill(array))
+        _write(self._file(fold, "json"), _json(facts))
 
     def has(self, fold: int) -> bool:
-        """Whether a result stands there: cheap, and not a check that it can be read."""
+        """Whether there is a result; does not check that it can be read."""
         return self._file(fold, "json").exists()
 
     def load(self, fold: int) -> FoldResult | None:
@@ -146,7 +146,7 @@ class RowFolder:
         return FoldResult(means, values, *numbers)
 
     def results(self) -> list[FoldResult | None]:
-        """The results of all folds, None where there is none yet; what cannot be read is put away."""
+        """The results of all folds, None where there is none yet; results that cannot be read are removed."""
         found = [self.load(fold) for fold in range(self.folds)]
         for fold, result in enumerate(found):
             if result is None:
@@ -161,16 +161,22 @@ class RowFolder:
         return self.path / f"fold-{fold}.{suffix}"
 
 
-def row_folder(work: Path, data: str, question: Question, model: str) -> RowFolder:
-    """Where the results of a model under a question on data of this fingerprint belong."""
-    parts = [data, metadata.version("komd"), _code(), model, *(f"{k}={v}" for k, v in sorted(vars(question).items()))]
+def row_folder(work: Path, data: str, protocol: ComparisonProtocol, model: str) -> RowFolder:
+    """The folder for the results of a model under a protocol, on data with this fingerprint."""
+    parts = [
+        data,
+        metadata.version("komd"),
+        _code_checksum(),
+        model,
+        *(f"{k}={v}" for k, v in sorted(vars(protocol).items())),
+    ]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
     name = re.match(r"\w*", model)
-    return RowFolder(work / f"{name.group() if name else ''}-{key}", question.folds)
+    return RowFolder(work / f"{name.group() if name else ''}-{key}", protocol.folds)
 
 
 def fingerprint(data: Interactions) -> str:
-    """A checksum of who chose what, in which order and when; ids do not count."""
+    """A checksum of the pairs, their order and their times; ids do not count."""
     digest = hashlib.sha256(repr((data.shape, data.times is not None)).encode())
     for array in (data.indptr, data.indices, data.times):
         if array is not None:
@@ -178,22 +184,22 @@ def fingerprint(data: Interactions) -> str:
     return digest.hexdigest()[:20]
 
 
-def store_data(work: Path, data: Interactions, mark: str) -> Path:
-    """Write the arrays of the data where children find them, unless they are there; returns their folder."""
-    folder = work / f"data-{mark}"
+def store_data(work: Path, data: Interactions, checksum: str) -> Path:
+    """Write the arrays of the data for child processes, unless they exist; returns their folder."""
+    folder = work / f"data-{checksum}"
     folder.mkdir(parents=True, exist_ok=True)
     sweep(folder)
     for name in _ARRAYS:
         array = getattr(data, name)
         if array is not None and not (folder / f"{name}.npy").exists():
-            _keep(folder / f"{name}.npy", array_fill(array))
+            _write(folder / f"{name}.npy", array_fill(array))
     if not (folder / "shape.json").exists():
-        _keep(folder / "shape.json", _json({"users": data.shape[0], "items": data.shape[1]}))
+        _write(folder / "shape.json", _json({"users": data.shape[0], "items": data.shape[1]}))
     return folder
 
 
 def load_data(folder: Path) -> Interactions:
-    """The interactions of a data folder, mapped; ids are numbers."""
+    """The interactions of a data folder, memory-mapped; ids are numbers."""
     shape = json.loads((folder / "shape.json").read_text(encoding="utf-8"))
     arrays = {
         name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
@@ -204,8 +210,8 @@ def load_data(folder: Path) -> Interactions:
     return Interactions(users, items, arrays["indptr"], arrays["indices"], arrays.get("times"))
 
 
-def _keep(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
-    """Write a file whole; an error names it."""
+def _write(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
+    """Replace a file atomically; an error names it."""
     try:
         write(path, fill)
     except OSError as error:
@@ -217,13 +223,13 @@ def _json(value: object) -> Callable[[IO[bytes]], object]:
 
 
 @cache
-def _code() -> str:
-    """A checksum of the code that figures come from: a changed komd of the same version computes anew."""
+def _code_checksum() -> str:
+    """A checksum of the code that results depend on: a changed komd of the same version computes them again."""
     root = Path(__file__).parents[1]
+    folders = ("_core", "data", "kernels", "matrix", "engine", "models")
+    files = [path for folder in folders for path in (root / folder).glob("*.py")]
+    files += [*root.glob("*.py"), root / "evaluation" / "evaluate.py", root / "evaluation" / "metrics.py"]
     digest = hashlib.sha256()
-    for part in ("_core", "interactions", "kernels", "models"):
-        for path in sorted((root / part).rglob("*.py")):
-            digest.update(path.read_bytes())
-    for path in (root / "evaluation" / "evaluate.py", root / "evaluation" / "metrics.py"):
+    for path in sorted(files):
         digest.update(path.read_bytes())
     return digest.hexdigest()

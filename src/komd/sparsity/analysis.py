@@ -15,7 +15,7 @@ from komd import threads as pool
 from komd.checks import whole
 from komd.data.interactions import Interactions
 from komd.errors import InputError
-from komd.files import write_text
+from komd.html import write_report
 from komd.matrix.cost import Cost, costs
 from komd.matrix.density import WORK_LIMIT, Density, density, work_of
 from komd.matrix.expected_density import paper_density
@@ -135,17 +135,7 @@ class Analyses(Sequence[Analysis]):
         """Write index.html, results.md and results.json into a folder; returns the page's path."""
         from komd.sparsity.sparsity_page import page
 
-        place = Path(folder)
-        if place.exists() and not place.is_dir():
-            raise InputError(f"the report needs a folder, and {place} is a file")
-        place.mkdir(parents=True, exist_ok=True)
-        for name, content in (
-            ("results.json", self.to_json() + "\n"),
-            ("results.md", self.to_markdown()),
-            ("index.html", page(self)),
-        ):
-            write_text(place / name, content)
-        return place / "index.html"
+        return write_report(folder, self.to_json(), self.to_markdown(), page(self))
 
     def __repr__(self) -> str:
         from komd.sparsity.sparsity_report import table_text

@@ -10,7 +10,7 @@ from komd import html, svg
 from komd.matrix.density import percent
 from komd.memory import readable
 from komd.sparsity import sparsity_plots as plots
-from komd.sparsity.sparsity_report import COLUMNS, TAILS, cells, cost_rows, tail_rows
+from komd.sparsity.sparsity_report import COLUMNS, COSTS, TAILS, cells, cost_rows, tail_rows
 from komd.sparsity.verdict import about_tail, times
 
 if TYPE_CHECKING:
@@ -31,16 +31,10 @@ def page(found: Sequence[Analysis]) -> str:
                 "The bar is the density of K. d(K) is the paper’s estimate, from the size alone; degree-aware and "
                 "saturating keep both tails."
             )
-            both = (
-                f'<div class="broad">{plots.density_plot(found, wide=True)}</div>\n'
-                f'<div class="slim">{plots.density_plot(found, wide=False)}</div>'
-            )
+            both = html.by_width(*(plots.density_plot(found, wide=wide) for wide in (True, False)))
             parts.append(html.figures([("all", both, caption)]))
     if not svg.available():
-        parts.append(
-            '<p class="note">No plots: matplotlib is not installed. <code>pip install matplotlib</code>, then run '
-            "the same command again.</p>"
-        )
+        parts.append(html.no_plots())
     parts += [_section(each, place) for place, each in enumerate(found)]
     return html.page(f"komd analyze: {heading}", heading, lead, "\n".join(parts), _footer(found))
 
@@ -53,7 +47,7 @@ def _footer(found: Sequence[Analysis]) -> str:
 
 
 def _section(found: Analysis, place: int) -> str:
-    known = {
+    facts = {
         "Data": f"{found.users:,} users, {found.items:,} items, {found.pairs:,} pairs",
         "Density of R": percent(found.density),
         "Density of K": str(found.kernel),
@@ -73,12 +67,12 @@ def _section(found: Analysis, place: int) -> str:
     figures = html.figures(drawn) if drawn else ""
     return f"""<h2>{escape(found.name)}</h2>
 {sentences}
-{html.facts(known)}
+{html.facts(facts)}
 {figures}
 <h3>Tails</h3>
 {_table(TAILS, tail_rows(found), left=(0,))}
 <h3>What K will cost here</h3>
-{_table(("K held", "memory", "time", ""), cost_rows(found), left=(0, 3))}
+{_table(COSTS, cost_rows(found), left=(0, 3))}
 <p class="note">Budget {escape(readable(found.budget))}. The planner, from degrees: {escape(found.reason)}</p>"""
 
 
@@ -97,7 +91,4 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], left: tuple[int, 
         + "</tr>"
         for row in rows
     )
-    return (
-        f'<div class="wide" tabindex="0">\n<table class="plain">\n<thead><tr>{top}</tr></thead>\n'
-        f"<tbody>\n{body}\n</tbody>\n</table>\n</div>"
-    )
+    return html.framed_table(top, body, ' class="plain"')

@@ -9,7 +9,7 @@ import numpy as np
 
 from komd.matrix.density import percent
 from komd.sparsity.longtail import Tail
-from komd.svg import FAINT, FIRST, INK, SECOND, THIRD, drawn
+from komd.svg import FAINT, FIRST, INK, SECOND, THIRD, drawn, legend_above, plain_log_ticks, shortened
 
 if TYPE_CHECKING:
     from komd.sparsity.analysis import Analysis
@@ -26,8 +26,7 @@ _MARKS = {  # estimate: marker, colour
 
 def tail_plot(tail: Tail, mark: str) -> str:
     """Counts by rank with both fits, as SVG; `mark` is unique on the page."""
-    plural = f"{tail.noun}s"
-    title = f"Counts of {plural} by rank, on logarithmic axes, with the fitted power laws"
+    title = f"Counts of {tail.noun}s by rank, on logarithmic axes, with the fitted power laws"
     return drawn(lambda figure: draw_tail(figure.add_subplot(), tail), _WIDTH, _HEIGHT, mark, title)
 
 
@@ -51,21 +50,11 @@ def draw_tail(axes: Any, tail: Tail) -> None:
         axes.plot(above, x, color=FIRST, linewidth=2.0, label=words, zorder=4)
     axes.set_xlim(0.8, max(2.0, 1.3 * rank[-1]))
     axes.set_ylim(0.7, max(2.0, 2.0 * count[0]))
-    _plain_ticks(axes.xaxis, rank[-1])
-    _plain_ticks(axes.yaxis, count[0])
+    plain_log_ticks(axes.xaxis)
+    plain_log_ticks(axes.yaxis)
     axes.set_xlabel(f"rank of the {tail.noun} (1 has the most {other})")
     axes.set_ylabel(f"{other} of the {tail.noun}")
-    axes.legend(
-        loc="lower left",
-        bbox_to_anchor=(0.0, 1.0),
-        ncols=1,
-        frameon=False,
-        fontsize=10,
-        handlelength=1.8,
-        borderaxespad=0.2,
-        borderpad=0.0,
-        labelspacing=0.25,
-    )
+    legend_above(axes, columns=1, fontsize=10, gap=0.25)
 
 
 def density_plot(found: Sequence[Analysis], *, wide: bool) -> str:
@@ -98,56 +87,22 @@ def draw_densities(axes: Any, found: Sequence[Analysis], columns: int = 4) -> No
                 markeredgewidth=1.8,
                 zorder=4,
             )
-    axes.set_yticks(range(len(shown)), [f"{_short(each.name)}  {percent(each.kernel.value)}" for each in shown])
+    axes.set_yticks(range(len(shown)), [f"{shortened(each.name, 28)}  {percent(each.kernel.value)}" for each in shown])
     axes.set_ylim(len(shown) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0, labelsize=10.5)
     axes.spines["left"].set_visible(False)
-    _plain_ticks(axes.xaxis, 100)
+    plain_log_ticks(axes.xaxis)
     axes.set_xlabel("density of K, per cent (logarithmic axis)")
     from matplotlib.lines import Line2D
 
-    handles: list[Any] = [Line2D([], [], color=INK, linewidth=3.2, label="K, counted")]
-    handles[0].set_marker("|")
-    handles[0].set_markersize(11)
-    handles[0].set_markeredgewidth(3.2)
-    handles[0].set_linestyle("none")
+    bar: dict[str, Any] = {"color": INK, "linestyle": "none", "marker": "|", "markersize": 11, "markeredgewidth": 3.2}
+    estimate: dict[str, Any] = {
+        "linestyle": "none",
+        "markersize": 7.5,
+        "markerfacecolor": "none",
+        "markeredgewidth": 1.8,
+    }
+    handles = [Line2D([], [], label="K, counted", **bar)]
     for name, (marker, colour) in _MARKS.items():
-        handles.append(
-            Line2D(
-                [],
-                [],
-                color=colour,
-                marker=marker,
-                linestyle="none",
-                markersize=7.5,
-                markerfacecolor="none",
-                markeredgewidth=1.8,
-                label=name,
-            )
-        )
-    axes.legend(
-        handles=handles,
-        loc="lower left",
-        bbox_to_anchor=(0.0, 1.0),
-        ncols=columns,
-        frameon=False,
-        fontsize=10.5,
-        handletextpad=0.3,
-        columnspacing=1.4,
-        borderaxespad=0.2,
-        borderpad=0.0,
-    )
-
-
-def _plain_ticks(axis: Any, highest: float) -> None:
-    """Decades as plain numbers: 1, 100, 10,000."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
-
-    axis.set_major_locator(LogLocator(numticks=9))
-    axis.set_minor_locator(NullLocator())
-    axis.set_minor_formatter(NullFormatter())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 28 else f"{name[:27]}…"
+        handles.append(Line2D([], [], color=colour, marker=marker, label=name, **estimate))
+    legend_above(axes, handles, columns=columns, fontsize=10.5, gap=1.4)

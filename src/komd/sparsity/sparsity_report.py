@@ -11,6 +11,7 @@ from komd.memory import readable
 from komd.plain_text import printable
 from komd.sparsity.longtail import Tail
 from komd.sparsity.verdict import about_tail
+from komd.text_tables import aligned, markdown_cell, markdown_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["COLUMNS", "cells", "cost_rows", "markdown", "rich_table", "section", "table_text", "tail_rows", "text"]
 
 COLUMNS = ("data set", "users", "items", "pairs", "R", "K", "d(K)", "degree-aware", "saturating", "storage")
+COSTS = ("K held", "memory", "time", "")
 TAILS = ("tail", "least", "median", "most", "Gini", "top 1 %", "top 10 %", "slope", "R²", "exponent", "from", "KS")
 
 
 def cells(found: Analysis) -> list[str]:
-    """A line of the table of densities."""
+    """A row of the table of densities."""
     return [
         printable(found.name),
         f"{found.users:,}",
@@ -46,7 +48,7 @@ def kernel_cell(found: Analysis) -> str:
 
 
 def tail_rows(found: Analysis) -> list[list[str]]:
-    """A line for each side."""
+    """A row for each tail."""
     return [
         _tail_cells(name, each)
         for name, each in (("users an item", found.popularity), ("items a user", found.activity))
@@ -72,14 +74,13 @@ def _tail_cells(name: str, tail: Tail) -> list[str]:
 
 
 def cost_rows(found: Analysis) -> list[list[str]]:
-    """A line for each way to hold K: (storage, memory, time, what about it)."""
-    words = {True: "chosen", False: ""}
+    """A row for each way to hold K: storage, memory, time, whether it is chosen or does not fit."""
     return [
         [
             cost.storage,
             readable(cost.bytes),
             seconds(cost.seconds),
-            words[cost.storage == found.chosen] or ("" if cost.fits else "does not fit"),
+            "chosen" if cost.storage == found.chosen else "" if cost.fits else "does not fit",
         ]
         for cost in found.costs
     ]
@@ -94,9 +95,9 @@ def text(found: Analysis) -> str:
         f"density of K   {found.kernel}",
         *(f"  {name:<12} {percent(value)}" for name, value in found.expected.items()),
         "",
-        *_aligned([list(TAILS), *tail_rows(found)]),
+        *aligned([TAILS, *tail_rows(found)]),
         "",
-        *_aligned([["K held", "memory", "time", ""], *cost_rows(found)]),
+        *aligned([COSTS, *cost_rows(found)]),
         "",
         *found.verdict,
     ]
@@ -105,7 +106,7 @@ def text(found: Analysis) -> str:
 
 def table_text(found: Sequence[Analysis]) -> str:
     """The table of densities in plain text."""
-    return "\n".join(_aligned([list(COLUMNS), *(cells(each) for each in found)]))
+    return "\n".join(aligned([COLUMNS, *(cells(each) for each in found)]))
 
 
 def rich_table(found: Sequence[Analysis]) -> Table:
@@ -127,63 +128,43 @@ def rich_table(found: Sequence[Analysis]) -> Table:
 
 def markdown(found: Sequence[Analysis]) -> str:
     """The table of densities, then a section for each data set."""
-    head = _markdown_table(COLUMNS, [cells(each) for each in found], left=(0, 9))
+    head = markdown_table(COLUMNS, [cells(each) for each in found], left=(0, 9))
     explained = (
         "R and K: densities; ± is half of the 95 % interval where K was sampled. d(K) is the paper's estimate, from the"
         " size alone; the other two keep both tails (degree-aware: as if an item could be had twice; saturating: once)."
     )
-    return "\n".join(["# How full the kernel is", "", head, explained, "", *(section(each) for each in found)])
+    return "\n".join(["# How full the kernel is", "", *head, "", explained, "", *(section(each) for each in found)])
 
 
 def section(found: Analysis) -> str:
     """One data set in Markdown."""
-    densities = _markdown_table(
+    densities = markdown_table(
         ("density of", "is"),
         [
             ["R", percent(found.density)],
             ["K", str(found.kernel)],
             *([f"K, {name}", percent(value)] for name, value in found.expected.items()),
         ],
-        left=(0,),
     )
     return "\n".join(
         [
-            f"## {_cell(found.name)}",
+            f"## {markdown_cell(found.name)}",
             "",
             f"{found.users:,} users × {found.items:,} items, {found.pairs:,} pairs.",
             "",
             *(f"- {sentence}" for sentence in found.verdict),
             "",
-            densities,
-            _markdown_table(TAILS, tail_rows(found), left=(0,)),
+            *densities,
+            "",
+            *markdown_table(TAILS, tail_rows(found)),
+            "",
             f"Popularity: {about_tail(found.popularity)}",
             "",
             f"Activity: {about_tail(found.activity)}",
             "",
-            _markdown_table(("K held", "memory", "time", ""), cost_rows(found), left=(0, 3)),
-            f"Budget {readable(found.budget)}. The planner, from degrees: {_cell(found.reason)}",
+            *markdown_table(COSTS, cost_rows(found), left=(0, 3)),
+            "",
+            f"Budget {readable(found.budget)}. The planner, from degrees: {markdown_cell(found.reason)}",
             "",
         ]
     )
-
-
-def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: tuple[int, ...]) -> str:
-    rule = "| " + " | ".join("---" if k in left else "---:" for k in range(len(head))) + " |"
-    lines = ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows]
-    return "\n".join([f"| {' | '.join(head)} |", rule, *lines, ""])
-
-
-def _aligned(rows: list[list[str]]) -> list[str]:
-    """Columns under one another, the first to the left, numbers to the right."""
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if k == 0 else cell.rjust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-
-
-def _cell(value: str) -> str:
-    return printable(value).replace("|", "\\|")
