@@ -83,12 +83,12 @@ def forever(x):
     while x[0] == 0.0:
         x[1] += 1.0
     return x[1]
-from komd.cli import output as show
+from komd.cli import result_files
 def slow(tables, file):
     file.write(b"half of a file")
     open({str(ready)!r}, "w").close()
     forever(np.zeros(2))
-show._write_csv = slow
+result_files._write_csv = slow
 """
     words = ["recommend", plays / "plays.komd", "-o", out / "lists.csv"]
     code, errors = interrupted(patched(words, patch), ready, folder=tmp_path)

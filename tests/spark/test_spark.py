@@ -254,17 +254,17 @@ def test_a_worker_killed_in_the_middle_costs_nothing(spark, cluster, data):
     cluster.add_worker()
 
 
-def test_the_command_writes_everybodys_lists(cluster, data, tmp_path):
+def test_the_command_writes_the_lists_of_all_users(cluster, data, tmp_path):
     komd.ECFOMD().fit(data).save(tmp_path / "m.komd")
     asked = [sys.executable, "-m", "komd", "recommend", str(tmp_path / "m.komd"), "--spark", "local[2]", "-n", "4"]
     done = subprocess.run([*asked, "-o", str(tmp_path / "recs")], capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0 and "lists of 900 people, 3,600 rows" in done.stdout, done.stderr[-2000:]
+    assert done.returncode == 0 and "lists of 900 users, 3,600 rows" in done.stdout, done.stderr[-2000:]
     found = pa.dataset.dataset(tmp_path / "recs", format="parquet").to_table()
     assert_same(
         found.sort_by([("user_id", "ascending"), ("rank", "ascending")]), komd.ECFOMD().fit(data).recommend(n=4)
     )
     again = subprocess.run([*asked, "-o", str(tmp_path / "recs")], capture_output=True, text=True, timeout=240)
-    assert again.returncode != 0 and "is there already" in again.stderr
+    assert again.returncode != 0 and "exists already" in again.stderr
     wrong = subprocess.run([*asked, "--user", "x"], capture_output=True, text=True, timeout=240)
     assert wrong.returncode != 0 and "writes the lists of all users to a folder" in wrong.stderr
 

@@ -18,8 +18,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-import typer
-
 from komd.files import discard_unfinished
 
 __all__ = ["CODE", "finish", "heard", "leave", "resumable", "say_stopped", "watch", "yield_to"]
@@ -74,6 +72,8 @@ def resumable(folder: Path | None, option: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        import typer  # slow: not before Ctrl-C is listened to
+
         say_stopped(
             f"rerun the same command to resume from {folder}" if folder else f"{option} DIR would let it resume"
         )
