@@ -36,7 +36,7 @@ def rank_pairs(
     """`steps` gradient steps on C (items x items, candidate by row); returns the mean of -ln sigma(x_uij) met.
 
     Each draws with replacement a pair (u, i) of the data (`users[p]`, `indices[p]`), then an item j not in u's row,
-    which is sorted; a user with every item is skipped: there is no such j. The step is derived in models/bprknn.py:
+    which is sorted; users with every item are skipped: there is no such j. The step is derived in models/bprknn.py:
 
         e = rate * sigma(-x_uij),   C[i, l] += e - rate lam_i C[i, l]  (l != i),   C[j, l] -= e + rate lam_j C[j, l]
 

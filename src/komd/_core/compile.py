@@ -18,7 +18,7 @@ _OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": {"
 
 
 class _Listener(event.Listener):  # type: ignore[misc]
-    """Told when a function is really compiled, and not loaded from the disk."""
+    """Prints a note when a function is compiled, not when it is loaded from the cache on disk."""
 
     def on_start(self, event: event.Event) -> None:
         function = getattr(event.data.get("dispatcher"), "py_func", None)
@@ -33,7 +33,7 @@ event.register("numba:compile", _Listener())
 
 
 def compiled(function: F) -> F:
-    """Compile `function` on its first call; the machine code is kept on disk for the next process.
+    """Compile `function` on its first call; the machine code is cached on disk for later processes.
 
     Division by zero follows IEEE rules instead of raising, which keeps loops free of branches; no
     fast-math. `contract` alone (fused multiply-add) is allowed: it rounds once instead of twice.
@@ -42,7 +42,7 @@ def compiled(function: F) -> F:
 
 
 def inner(function: F) -> F:
-    """The same for a function that only compiled functions call: without a way in from Python it compiles faster."""
+    """The same for a function that only compiled functions call: without a Python wrapper it compiles faster."""
     return _jit(function, no_cfunc_wrapper=True, no_cpython_wrapper=True)
 
 

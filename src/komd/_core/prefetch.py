@@ -1,4 +1,4 @@
-"""Hints to the processor: bring this place of an array into the cache."""
+"""Hints to the processor: load this element of an array into the cache."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from komd._core.compile import inner
 
 __all__ = ["fetch_ahead", "prefetch"]
 
-_FAR, _NEAR = 12, 6  # users whose place, and whose row, is asked for in advance: enough to hide a trip to memory
+_FAR, _NEAR = 12, 6  # how many users ahead the row pointer, and the row, are prefetched: enough to hide the latency
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
 def prefetch(context, array, index):  # type: ignore[no-untyped-def]
-    """Ask for `array[index]` to be brought into the cache; reads nothing, so it cannot fail."""
+    """Start loading `array[index]` into the cache; the value is not read, so any index is safe."""
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -32,7 +32,7 @@ def prefetch(context, array, index):  # type: ignore[no-untyped-def]
 
 @inner
 def fetch_ahead(p: int, item_users: np.ndarray, user_indptr: np.ndarray, user_items: np.ndarray) -> None:
-    """At the p-th (item, user) pair: ask for the beginnings of the rows of users some pairs ahead."""
+    """At the p-th (item, user) pair: prefetch the first items of users some pairs ahead."""
     last = item_users.shape[0]
     if p + _FAR < last:
         prefetch(user_indptr, item_users[p + _FAR])

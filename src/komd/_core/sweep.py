@@ -1,8 +1,8 @@
 """The inner loop of the simplex solver, four items at a time.
 
-Numba does not vectorise a minimum of doubles (it may not reorder comparisons that could meet a NaN), and the solver
-spends most of its time in one. So this loop alone is written out for the compiler: vectors of four doubles, lowered to
-whatever the host has.
+Numba does not vectorise a minimum of doubles (comparisons that may meet a NaN must not be reordered), and the solver
+spends most of its time in one. So this loop alone is written in LLVM's language: vectors of four doubles, compiled to
+whatever the processor has.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LANES = 4
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
-def _sweep_whole(context, g, floor, K_low, K_high, move, first, last):  # type: ignore[no-untyped-def]
+def _sweep_vectors(context, g, floor, K_low, K_high, move, first, last):  # type: ignore[no-untyped-def]
     """g[k] += move (K_low[k] - K_high[k]) for first <= k < last, a multiple of 4 apart; min g and max (g + floor)."""
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
@@ -67,7 +67,7 @@ def _sweep_whole(context, g, floor, K_low, K_high, move, first, last):  # type: 
     return pair(g, floor, K_low, K_high, types.float64, types.int64, types.int64), generate
 
 
-_BLOCK = 32  # items swept before looking up which one it was: the search afterwards is over one block only
+_BLOCK = 32  # items for which only the extreme values are kept: which item it was is searched in one block, at the end
 
 
 @compiled
@@ -82,21 +82,21 @@ def sweep(g: np.ndarray, floor: np.ndarray, K_low: np.ndarray, K_high: np.ndarra
     high = 0
     g_low = np.inf
     g_high = -np.inf
-    whole = m - m % _LANES
-    for first in range(0, whole, _BLOCK):
-        last = min(first + _BLOCK, whole)
-        least, most = _sweep_whole(g, floor, K_low, K_high, move, first, last)
+    full = m - m % _LANES
+    for first in range(0, full, _BLOCK):
+        last = min(first + _BLOCK, full)
+        least, most = _sweep_vectors(g, floor, K_low, K_high, move, first, last)
         if least < g_low:
             g_low = least
             low = first
         if most > g_high:
             g_high = most
             high = first
-    while low < whole and g[low] != g_low:
+    while low < full and g[low] != g_low:
         low += 1
-    while high < whole and g[high] + floor[high] != g_high:
+    while high < full and g[high] + floor[high] != g_high:
         high += 1
-    for k in range(whole, m):
+    for k in range(full, m):
         x = g[k] + move * (np.float64(K_low[k]) - np.float64(K_high[k]))
         g[k] = x
         if x < g_low:
