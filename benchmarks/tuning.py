@@ -14,7 +14,7 @@ import time
 import komd
 from benchmarks.measure import ROOT, machine, movielens
 from komd.memory import budget
-from komd.tuning.tune import _workshops
+from komd.tuning.tune import inner_folds
 
 METRIC, ROUNDS = "ndcg@100", 2
 
@@ -31,7 +31,7 @@ def main() -> None:
     seconds = time.perf_counter() - start
     some = [trial for trial in found.trials if trial.values][:: asked.every]
     again, apart = 0.0, 0.0
-    shops = _workshops(train, METRIC, 5, ROUNDS, "random", 0, False, None, budget(None))
+    shops = inner_folds(train, METRIC, 5, ROUNDS, "random", 0, False, None, budget(None))
     for trial in some:
         model = komd.model_from_text(trial.text)
         start = time.perf_counter()

@@ -20,7 +20,7 @@ import komd
 from benchmarks.markdown import markdown
 from experiments.best import SETS
 from experiments.places import RESULTS, keep, kept, load, short
-from komd.tuning.tune import _workshops
+from komd.tuning.tune import inner_folds
 
 METRICS = ("ndcg@100", "auc")
 LARGE = 8_000  # items from which the filters tried are of rank 96: exact ones take minutes
@@ -48,7 +48,7 @@ CANDIDATES = {
 def measure(name: str, data: komd.Interactions, results: dict[str, Any]) -> None:
     """Every candidate that is not there yet, and the rule, on one inner fold."""
     train, _ = next(komd.split.folds(data, folds=5, half="random", rng=0))
-    shop = _workshops(train, METRICS[0], 5, 1, "random", 0, True, None, None)[0]
+    shop = inner_folds(train, METRICS[0], 5, 1, "random", 0, True, None, None)[0]
     chosen, active = (int(np.count_nonzero(counts)) for counts in (shop.train.popularity, shop.train.activity))
     tried = results.setdefault(name, {})
     tried["data"] = {"users per item": shop.train.pairs / chosen, "items per user": shop.train.pairs / active}

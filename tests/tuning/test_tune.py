@@ -15,8 +15,8 @@ from komd.models.registry import MODELS
 from komd.tuning import inner_fold as workshop_module
 from komd.tuning import tune as tune_module
 from komd.tuning.inner_fold import Workshop
-from komd.tuning.optuna_search import Search
-from komd.tuning.search_space import SPACES, Choice, open_choices
+from komd.tuning.optuna_search import OptunaSearch
+from komd.tuning.search_space import SPACES, SearchParameter, free_parameters
 from komd.tuning.tuning_result import Trial, Tuning
 
 pytestmark = pytest.mark.skipif(
@@ -43,22 +43,22 @@ def pairs(data):
 
 def test_every_model_but_popularity_has_a_space_and_every_value_makes_a_model():
     assert set(SPACES) == set(MODELS) - {"Popularity"}
-    for name, choices in SPACES.items():
-        for choice in choices:
-            assert len(set(map(str, choice.values))) == len(choice.values)
-            for value in choice.values:
-                made = MODELS[name](**{choice.name: value})
+    for name, parameters in SPACES.items():
+        for parameter in parameters:
+            assert len(set(map(str, parameter.values))) == len(parameter.values)
+            for value in parameter.values:
+                made = MODELS[name](**{parameter.name: value})
                 assert komd.model_from_text(made.text).get_params() == made.get_params()
     with pytest.raises(InputError, match="Popularity has nothing to tune"):
-        open_choices(komd.Popularity())
+        free_parameters(komd.Popularity())
 
 
 def test_what_a_model_sets_is_kept():
-    free = open_choices(komd.CFKOMD(kernel="linear", ridge=7.0))
+    free = free_parameters(komd.CFKOMD(kernel="linear", ridge=7.0))
     names = ["user_damping", "popularity", "prior", "prior_power", "regularization", "negatives_weight"]
-    assert [choice.name for choice in free] == names
+    assert [parameter.name for parameter in free] == names
     with pytest.raises(InputError, match="leaves nothing to tune"):
-        open_choices(komd.EASE(regularization=3))
+        free_parameters(komd.EASE(regularization=3))
 
 
 # ---- it finds what is there --------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_a_planted_leak_is_refused(data):
 def test_inner_folds_do_not_test_the_people_of_the_outer_one(data):
     """With the same seed for both, too: else all of them would come with half a history."""
     train, test = next(iter(komd.split.folds(data, folds=5, rng=0)))
-    (shop,) = tune_module._workshops(train, "auc", 5, 1, "random", 0, True, None, None)
+    (shop,) = tune_module.inner_folds(train, "auc", 5, 1, "random", 0, True, None, None)
     outer, inner = ({u for u, _ in pairs(part)} for part in (test, shop.test))
     assert len(outer & inner) < 0.5 * len(inner)
 
@@ -251,9 +251,9 @@ def test_a_change_of_cheap_parameters_makes_no_matrix(inner, monkeypatch):
     shop.measure(komd.CFKOMD(user_damping=0.5, popularity=0.2, ridge=10))
     for name in ("_made", "_filtered"):
         monkeypatch.setattr(Workshop, name, lambda self, *words: pytest.fail("made again"))
-    for choice in SPACES["CFKOMD"]:
-        for value in choice.values if choice.cheap else ():
-            shop.measure(komd.CFKOMD(user_damping=0.5, popularity=0.2, ridge=10, **{choice.name: value}))
+    for parameter in SPACES["CFKOMD"]:
+        for value in parameter.values if parameter.cheap else ():
+            shop.measure(komd.CFKOMD(user_damping=0.5, popularity=0.2, ridge=10, **{parameter.name: value}))
 
 
 def test_another_filter_of_low_rank_needs_no_other_eigenvectors(inner, monkeypatch):
@@ -298,7 +298,7 @@ def test_it_goes_on_where_it_stopped(data, tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 2
     (file,) = (path for path in tmp_path.iterdir() if len(json.loads(path.read_text())["trials"]) == 12)
     file.write_text(file.read_text()[:100])
-    with pytest.raises(InputError, match="is no record of a search; remove it"):
+    with pytest.raises(InputError, match="is not a log of trials; remove it"):
         komd.tune("CFKOMD", data, metric="ndcg@10", trials=7, rounds=1, keep=tmp_path)
 
 
@@ -348,14 +348,14 @@ def test_a_parameter_that_says_nothing_is_not_varied(data):
     rest = {"kernel": "linear", "user_damping": 0.5, "popularity": 0.2, "ridge": 5.0}
     model = komd.CFKOMD(**rest, regularization=1.0, negatives_weight=0.5)
     found = komd.tune(model, data, trials=100, rounds=1, say=lines.append)
-    shares, powers = (len(choice.values) for choice in SPACES["CFKOMD"] if choice.name.startswith("prior"))
+    shares, powers = (len(parameter.values) for parameter in SPACES["CFKOMD"] if parameter.name.startswith("prior"))
     assert len({trial.text for trial in found.trials}) == len(found.trials) == (shares - 1) * powers + 1
     assert lines[-1] == "every setting has been tried"
 
 
 def test_filters_that_do_not_fit_are_not_tried(data, monkeypatch):
     lines = []
-    monkeypatch.setattr("komd.tuning.tune.ridge_fits", lambda items, chosen, memory: False)
+    monkeypatch.setattr("komd.tuning.search_space.ridge_fits", lambda items, chosen, memory: False)
     found = komd.tune("CFKOMD", data, trials=8, rounds=1, say=lines.append)
     assert lines[0] == "filters are of rank 64 or 256: an exact one does not fit the memory, or the time"
     assert any("rank=64" in trial.text for trial in found.trials)
@@ -373,7 +373,7 @@ def test_filters_that_do_not_fit_are_not_tried(data, monkeypatch):
     [
         ({"model": "CFKOM"}, "unknown model 'CFKOM'"),
         ({"model": "Popularity"}, "Popularity has nothing to tune"),
-        ({"metric": "auc,ndcg@10"}, "metric must be one measure, got 'auc,ndcg@10'"),
+        ({"metric": "auc,ndcg@10"}, "metric must be the name of one metric, got 'auc,ndcg@10'"),
         ({"metric": "ndgc@10"}, "unknown metric"),
         ({"budget": "soon"}, "'10m'"),
         ({"trials": 0}, "trials must be a whole number >= 1, got 0"),
@@ -418,7 +418,7 @@ def test_the_result_and_its_plot(tmp_path):
 
 
 def test_starts_are_on_the_grid():
-    choices = (Choice("kernel", ("linear", "tanimoto")), *SPACES["CFKOMD"][1:])
-    search = Search(komd.CFKOMD(kernel="tanimoto"), choices, 0, [])
+    parameters = (SearchParameter("kernel", ("linear", "tanimoto")), *SPACES["CFKOMD"][1:])
+    search = OptunaSearch(komd.CFKOMD(kernel="tanimoto"), parameters, 0, [])
     first = search.ask()
     assert first.model.get_params() == komd.CFKOMD(regularization=0.01).get_params()

@@ -59,9 +59,9 @@ def tune(
     from komd.errors import InputError
     from komd.evaluation.compare import seconds
     from komd.evaluation.metrics import parse_metrics
-    from komd.tuning.search_space import open_choices
+    from komd.tuning.search_space import free_parameters
 
-    open_choices(komd.model_from_text(model))  # mistakes are reported before anything is read
+    free_parameters(komd.model_from_text(model))  # mistakes are reported before anything is read
     parse_metrics(metric)
     seconds(budget)
     one_of("--half", half, ("random", "given", "time"))

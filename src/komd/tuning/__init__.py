@@ -1,1 +1,1 @@
-"""Finding the parameters of a model by trying them on folds made inside the training data."""
+"""Tuning: searches the parameters of a model on folds inside the training data."""

@@ -1,4 +1,7 @@
-"""Which setting to try next: Optuna's tree-structured Parzen estimator, and the cheap neighbours of what did well."""
+"""Which setting to try next: Optuna's tree-structured Parzen estimator, and cheap neighbours of good settings.
+
+A setting is a point of a grid: the position of each parameter's value in its list.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,15 @@ import numpy as np
 from komd.engine.recommender import Recommender
 from komd.errors import InputError, install
 from komd.models.cfkomd import CFKOMD
-from komd.tuning.search_space import IDLE, Choice
+from komd.tuning.search_space import INACTIVE, SearchParameter
 from komd.tuning.tuning_result import Trial
 
-__all__ = ["Asked", "Search"]
+__all__ = ["OptunaSearch", "Proposal"]
 
-_STARTUP = 10  # settings drawn at random before the estimator takes over
-_REPEATS = 10  # proposals already tried in a row, after which one that is not is drawn
-_BORROWED = 3  # of the best settings, their cheap parameters, for a new matrix
-_GOOD = 0.3  # the share of trials, the best, whose cheap neighbours are worth trying
+_STARTUP = 10  # settings drawn at random before the estimator is used
+_REPEATS = 10  # proposals in a row that were tried already, after which a new one is drawn at random
+_BORROWED = 3  # best settings whose cheap parameters are tried with a new matrix
+_GOOD = 0.3  # the best share of trials, whose cheap neighbours are tried
 
 _USUAL = {"user_damping": 0.5, "regularization": 1.0, "rank": 64}
 _STARTS: tuple[dict[str, Any], ...] = (
@@ -32,180 +35,186 @@ _STARTS: tuple[dict[str, Any], ...] = (
     {"kernel": "linear", "popularity": 0.2, "ridge": 30.0, "negatives_weight": 0.0},
 )
 
-Places = tuple[int, ...]
+GridPoint = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A setting to try: the model, its parameters as texts, and its place on the grid."""
+class Proposal:
+    """A setting to try: the model, its parameters as texts, its point of the grid, and Optuna's trial."""
 
     model: Recommender
     params: dict[str, str]
-    places: Places
+    point: GridPoint
     trial: Any
 
 
-class Search:
-    """Proposes settings of a grid, each once. Fed with what was tried before, it goes on from there."""
+class OptunaSearch:
+    """Proposes settings of a grid, each once. Given the trials of an earlier run, it continues from there."""
 
-    def __init__(self, base: Recommender, choices: tuple[Choice, ...], rng: int, tried: list[Trial]) -> None:
+    def __init__(
+        self, base: Recommender, parameters: tuple[SearchParameter, ...], rng: int, tried: list[Trial]
+    ) -> None:
         try:
             import optuna
         except ImportError:
             raise InputError(f"tuning needs Optuna: {install('tune')}") from None
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self._optuna, self._base, self._choices = optuna, base, choices
-        self._distributions = {c.name: optuna.distributions.IntDistribution(0, len(c.values) - 1) for c in choices}
+        self._optuna, self._base, self._parameters = optuna, base, parameters
+        self._distributions = {p.name: optuna.distributions.IntDistribution(0, len(p.values) - 1) for p in parameters}
         self._random = np.random.default_rng([rng, len(tried)])
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a multivariate estimator is called experimental
+            warnings.simplefilter("ignore")  # Optuna calls multivariate estimators experimental
             sampler = optuna.samplers.TPESampler(seed=rng + len(tried), n_startup_trials=_STARTUP, multivariate=True)
         pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0)
         self._study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
-        self._waiting: list[Places] = []
-        self._seen: dict[Places, Trial] = {}
+        self._queue: list[GridPoint] = []
+        self._tried: dict[GridPoint, Trial] = {}
         for trial in tried:
             self._replay(trial)
-        self._waiting = [places for places in self._first() if places not in self._seen] + self._waiting
+        self._queue = [point for point in self._starting_points() if point not in self._tried] + self._queue
 
-    def ask(self) -> Asked | None:
+    def ask(self) -> Proposal | None:
         """The next setting; None when all have been tried."""
-        if len(self._seen) >= self._size():
+        if len(self._tried) >= self._size():
             return None
-        while self._waiting:
-            places = self._waiting.pop(0)
-            if places not in self._seen:
-                return self._asked(places)
+        while self._queue:
+            point = self._queue.pop(0)
+            if point not in self._tried:
+                return self._fixed_proposal(point)
         for _ in range(_REPEATS):
             trial = self._study.ask(self._distributions)
-            places = self._settled(tuple(int(trial.params[choice.name]) for choice in self._choices))
-            if places not in self._seen:
-                return self._built(places, trial)
-            known = self._seen[places]
+            point = self._canonical(tuple(int(trial.params[parameter.name]) for parameter in self._parameters))
+            if point not in self._tried:
+                return self._proposal(point, trial)
+            known = self._tried[point]
             for step, value in enumerate(known.values):
                 trial.report(value, step)
             self._finish(trial, known)
         while True:
-            places = self._settled(tuple(int(self._random.integers(len(choice.values))) for choice in self._choices))
-            if places not in self._seen:
-                return self._asked(places)
+            point = self._canonical(tuple(int(self._random.integers(len(p.values))) for p in self._parameters))
+            if point not in self._tried:
+                return self._fixed_proposal(point)
 
-    def hopeless(self, asked: Asked, step: int, value: float) -> bool:
-        """Whether a setting with this value in this round is below the median of the others."""
-        asked.trial.report(value, step)
-        return bool(asked.trial.should_prune())
+    def should_prune(self, proposal: Proposal, step: int, value: float) -> bool:
+        """Whether this value in this round is below the median of the other settings."""
+        proposal.trial.report(value, step)
+        return bool(proposal.trial.should_prune())
 
-    def tell(self, asked: Asked, trial: Trial) -> None:
-        """What became of a setting."""
-        self._seen[asked.places] = trial
-        self._finish(asked.trial, trial)
-        self._spread(asked.places, trial)
+    def tell(self, proposal: Proposal, trial: Trial) -> None:
+        """Record the trial of a proposal."""
+        self._tried[proposal.point] = trial
+        self._finish(proposal.trial, trial)
+        self._enqueue_neighbours(proposal.point, trial)
 
-    def _finish(self, asked: Any, trial: Trial) -> None:
+    def _finish(self, optuna_trial: Any, trial: Trial) -> None:
         if trial.state == "complete":
-            self._study.tell(asked, trial.value)
+            self._study.tell(optuna_trial, trial.value)
         else:
-            self._study.tell(asked, state=self._state(trial))
+            self._study.tell(optuna_trial, state=self._state(trial))
 
     def _state(self, trial: Trial) -> Any:
         states = self._optuna.trial.TrialState
         return {"complete": states.COMPLETE, "pruned": states.PRUNED, "failed": states.FAIL}[trial.state]
 
-    def _spread(self, places: Places, trial: Trial) -> None:
-        """Put settings in line that share the matrix of a setting and differ in cheap parameters, so cost little.
+    def _enqueue_neighbours(self, point: GridPoint, trial: Trial) -> None:
+        """Enqueue settings with the same item-item matrix that differ in cheap parameters, so that they cost little.
 
-        A matrix that is new and did not disappoint gets the cheap parameters of the best settings so far. A setting
-        that is among the best of all and better than all with its matrix gets its neighbours in one cheap parameter: so
-        each matrix that is worth it is climbed to its top.
+        A new matrix is tried with the cheap parameters of the best settings so far. A setting that is among the best
+        of all and the best with its matrix is followed by its neighbours in one cheap parameter: so the cheap
+        parameters of every good matrix are optimised by hill climbing.
         """
         if trial.state != "complete":
             return
-        done = {p: t.value for p, t in self._seen.items() if t.state == "complete" and p != places}
-        dear = [at for at, choice in enumerate(self._choices) if not choice.cheap]
-        alike = [value for p, value in done.items() if all(p[at] == places[at] for at in dear)]
-        if not alike:
+        done = {p: t.value for p, t in self._tried.items() if t.state == "complete" and p != point}
+        expensive = [at for at, parameter in enumerate(self._parameters) if not parameter.cheap]
+        same_matrix = [value for p, value in done.items() if all(p[at] == point[at] for at in expensive)]
+        if not same_matrix:
             for best in sorted(done, key=done.__getitem__, reverse=True)[:_BORROWED]:
-                self._line_up(tuple(places[at] if at in dear else best[at] for at in range(len(places))))
+                self._enqueue(tuple(point[at] if at in expensive else best[at] for at in range(len(point))))
         values = sorted([*done.values(), trial.value], reverse=True)
-        if trial.value < values[int(_GOOD * (len(values) - 1))] or trial.value <= max(alike, default=-math.inf):
+        if trial.value < values[int(_GOOD * (len(values) - 1))] or trial.value <= max(same_matrix, default=-math.inf):
             return
-        for at, choice in enumerate(self._choices):
-            for step in (-1, 1) if choice.cheap else ():
-                if 0 <= places[at] + step < len(choice.values):
-                    self._line_up((*places[:at], places[at] + step, *places[at + 1 :]))
+        for at, parameter in enumerate(self._parameters):
+            for step in (-1, 1) if parameter.cheap else ():
+                if 0 <= point[at] + step < len(parameter.values):
+                    self._enqueue((*point[:at], point[at] + step, *point[at + 1 :]))
 
-    def _line_up(self, places: Places) -> None:
-        places = self._settled(places)
-        if places not in self._seen and places not in self._waiting:
-            self._waiting.append(places)
+    def _enqueue(self, point: GridPoint) -> None:
+        point = self._canonical(point)
+        if point not in self._tried and point not in self._queue:
+            self._queue.append(point)
 
-    def _idle(self, places: Places) -> list[int]:
-        """Which parameters say nothing here, another being what it is."""
-        at = {choice.name: k for k, choice in enumerate(self._choices)}
+    def _inactive(self, point: GridPoint) -> list[int]:
+        """The positions of parameters without effect in this setting."""
+        at = {parameter.name: k for k, parameter in enumerate(self._parameters)}
         return [
             at[name]
-            for name, (other, off) in IDLE.items()
-            if name in at and other in at and self._choices[at[other]].values[places[at[other]]] == off
+            for name, (other, off) in INACTIVE.items()
+            if name in at and other in at and self._parameters[at[other]].values[point[at[other]]] == off
         ]
 
-    def _settled(self, places: Places) -> Places:
-        """The same setting with those parameters at their first value, so that it is tried once."""
-        idle = self._idle(places)
-        return tuple(0 if at in idle else place for at, place in enumerate(places))
+    def _canonical(self, point: GridPoint) -> GridPoint:
+        """The same setting with parameters without effect at their first value, so that it is tried once."""
+        inactive = self._inactive(point)
+        return tuple(0 if at in inactive else position for at, position in enumerate(point))
 
     def _size(self) -> int:
         """How many settings there are."""
-        sizes = {choice.name: len(choice.values) for choice in self._choices}
+        sizes = {parameter.name: len(parameter.values) for parameter in self._parameters}
         total = math.prod(sizes.values())
-        for name, (other, off) in IDLE.items():
-            if name in sizes and any(choice.name == other and off in choice.values for choice in self._choices):
+        for name, (other, off) in INACTIVE.items():
+            if name in sizes and any(p.name == other and off in p.values for p in self._parameters):
                 both, n, k = sizes[name] * sizes[other], sizes[other], sizes[name]
                 total = total // both * ((n - 1) * k + 1)
         return total
 
-    def _first(self) -> list[Places]:
-        """Where to begin: the model as it is, and for CF-KOMD what does well on dense, middling and sparse data."""
+    def _starting_points(self) -> list[GridPoint]:
+        """The model as it is, and for CF-KOMD settings that do well on dense, medium and sparse data."""
         starts: list[dict[str, Any]] = [self._base.get_params()]
         if isinstance(self._base, CFKOMD):
             starts += [self._base.get_params() | _USUAL | start for start in _STARTS]
-        found = [tuple(self._nearest(choice, start[choice.name]) for choice in self._choices) for start in starts]
-        return list(dict.fromkeys(map(self._settled, found)))
+        points = [
+            tuple(_nearest(parameter, start[parameter.name]) for parameter in self._parameters) for start in starts
+        ]
+        return list(dict.fromkeys(map(self._canonical, points)))
 
-    def _nearest(self, choice: Choice, value: Any) -> int:
-        """The place of the value on the grid, or of the one nearest to it."""
-        if isinstance(value, str):  # a kernel by its name
-            names = [type(each).__name__.lower() if not isinstance(each, str) else each for each in choice.values]
-            return names.index(value.lower()) if value.lower() in names else 0
-        if value in choice.values:
-            return choice.values.index(value)
-        if value is None or not isinstance(value, (int, float)):
-            return len(choice.values) - 1
-        far = [abs(each - value) if isinstance(each, (int, float)) else math.inf for each in choice.values]
-        return int(np.argmin(far))
+    def _fixed_proposal(self, point: GridPoint) -> Proposal:
+        self._study.enqueue_trial(self._positions(point))
+        return self._proposal(point, self._study.ask(self._distributions))
 
-    def _asked(self, places: Places) -> Asked:
-        self._study.enqueue_trial({c.name: place for c, place in zip(self._choices, places, strict=True)})
-        return self._built(places, self._study.ask(self._distributions))
+    def _proposal(self, point: GridPoint, trial: Any) -> Proposal:
+        values = {p.name: p.values[position] for p, position in zip(self._parameters, point, strict=True)}
+        inactive = {self._parameters[at].name for at in self._inactive(point)}
+        model = self._base.clone().set_params(**{name: value for name, value in values.items() if name not in inactive})
+        return Proposal(model, {name: str(value) for name, value in values.items()}, point, trial)
 
-    def _built(self, places: Places, trial: Any) -> Asked:
-        chosen = {choice.name: choice.values[place] for choice, place in zip(self._choices, places, strict=True)}
-        idle = {self._choices[at].name for at in self._idle(places)}
-        model = self._base.clone().set_params(**{name: value for name, value in chosen.items() if name not in idle})
-        return Asked(model, {name: str(value) for name, value in chosen.items()}, places, trial)
+    def _positions(self, point: GridPoint) -> dict[str, int]:
+        return {parameter.name: position for parameter, position in zip(self._parameters, point, strict=True)}
 
     def _replay(self, trial: Trial) -> None:
-        """Take in a trial of an earlier run."""
-        texts = [[str(value) for value in choice.values] for choice in self._choices]
-        places = tuple(words.index(trial.params[c.name]) for words, c in zip(texts, self._choices, strict=True))
-        params = {choice.name: place for choice, place in zip(self._choices, places, strict=True)}
+        """Record a trial of an earlier run."""
+        point = tuple([str(value) for value in p.values].index(trial.params[p.name]) for p in self._parameters)
         self._study.add_trial(
             self._optuna.trial.create_trial(
-                params=params,
+                params=self._positions(point),
                 distributions=self._distributions,
                 state=self._state(trial),
                 value=trial.value if trial.values else None,
                 intermediate_values=dict(enumerate(trial.values)),
             )
         )
-        self._seen[places] = trial
-        self._spread(places, trial)
+        self._tried[point] = trial
+        self._enqueue_neighbours(point, trial)
+
+
+def _nearest(parameter: SearchParameter, value: Any) -> int:
+    """The position of the value in the parameter's list, or of the one nearest to it."""
+    values = parameter.values
+    if isinstance(value, str):  # a kernel by its name
+        names = [type(each).__name__.lower() if not isinstance(each, str) else each for each in values]
+        return names.index(value.lower()) if value.lower() in names else 0
+    if value in values:
+        return values.index(value)
+    if value is None or not isinstance(value, (int, float)):
+        return len(values) - 1
+    return int(np.argmin([abs(each - value) if isinstance(each, (int, float)) else math.inf for each in values]))

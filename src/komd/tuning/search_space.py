@@ -1,22 +1,36 @@
-"""What is tried: for each model the parameters worth tuning, each a short list of values in order."""
+"""The search space: for each model the parameters worth tuning, each with a short list of values in order."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from komd.data.interactions import Interactions
 from komd.engine.recommender import Recommender
 from komd.errors import InputError, nearest
 from komd.kernels import Polynomial
+from komd.kernels.stages import RANK
+from komd.matrix.eigenvectors import PRODUCTS, VECTORS
+from komd.matrix.expected_density import saturating_density
+from komd.matrix.ridge_filter import ridge_fits
+from komd.memory import budget as memory_budget
 
-__all__ = ["IDLE", "SPACES", "Choice", "open_choices"]
+__all__ = ["INACTIVE", "SPACES", "SearchParameter", "affordable", "free_parameters"]
+
+_OPERATIONS = 2e10  # of an exact filter, a second, at least
+_SPARSE_OPERATIONS = 2e9  # of products of a sparse K with vectors, a second
+_RANKS = (64, RANK)  # of filters, if exact ones do not fit
+_LONGEST = 0.1  # of the time budget, for one filter: if it takes longer there is no time to search
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A parameter and its values, in an order in which neighbours are alike.
+class SearchParameter:
+    """A parameter and its values, in an order in which neighbours are similar.
 
-    `cheap`: a change of it alone leaves the item-item matrix as it is, so that trying it costs little.
+    `cheap`: a change of it alone does not change the item-item matrix, so that trying it costs little.
     """
 
     name: str
@@ -42,61 +56,97 @@ def _factors(first: float, last: float, number: int) -> tuple[float, ...]:
     return tuple(float(f"{first * (last / first) ** (k / (number - 1)):.2g}") for k in range(number))
 
 
-_SPREAD = Choice("regularization", _factors(0.001, 10, 9), cheap=True)
+_REGULARIZATION = SearchParameter("regularization", _factors(0.001, 10, 9), cheap=True)
 
-SPACES: dict[str, tuple[Choice, ...]] = {
+SPACES: dict[str, tuple[SearchParameter, ...]] = {
     "CFKOMD": (
-        Choice("kernel", ("linear", "tanimoto", "rbf", Polynomial(degree=3, c=0.5))),
-        Choice("user_damping", _steps(0, 1, 5)),
-        Choice("popularity", _steps(0, 1, 11)),
-        # Without a filter is the same as with an endless μ: the last of the row.
-        Choice("ridge", (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, None)),
-        Choice("prior", (0.0, 0.0003, 0.001, 0.003, 0.01, 0.03), cheap=True),
-        Choice("prior_power", (0.25, 0.5, 1.0), cheap=True),
-        _SPREAD,
-        Choice("negatives_weight", _steps(0, 1, 5), cheap=True),
+        SearchParameter("kernel", ("linear", "tanimoto", "rbf", Polynomial(degree=3, c=0.5))),
+        SearchParameter("user_damping", _steps(0, 1, 5)),
+        SearchParameter("popularity", _steps(0, 1, 11)),
+        # No filter is the limit of a large μ: the last value.
+        SearchParameter("ridge", (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, None)),
+        SearchParameter("prior", (0.0, 0.0003, 0.001, 0.003, 0.01, 0.03), cheap=True),
+        SearchParameter("prior_power", (0.25, 0.5, 1.0), cheap=True),
+        _REGULARIZATION,
+        SearchParameter("negatives_weight", _steps(0, 1, 5), cheap=True),
     ),
-    "ECFOMD": (_SPREAD,),
+    "ECFOMD": (_REGULARIZATION,),
     "CFOMD": (
-        Choice("kernel", ("linear", "tanimoto")),
-        Choice("regularization", _factors(0.001, 10, 9)),
-        Choice("regularization_negatives", _factors(0.1, 1e4, 6)),
+        SearchParameter("kernel", ("linear", "tanimoto")),
+        SearchParameter("regularization", _factors(0.001, 10, 9)),
+        SearchParameter("regularization_negatives", _factors(0.1, 1e4, 6)),
     ),
-    "MSDW": (Choice("alpha", _steps(0, 1, 21)), Choice("locality", (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0))),
-    "RP3Beta": (Choice("alpha", _steps(0, 2, 21)), Choice("beta", _steps(0, 1, 21))),
-    "EASE": (Choice("regularization", _factors(1, 1e4, 25)),),
-    "SLIM": (Choice("l1", (0.0, *_factors(0.03, 30, 10))), Choice("l2", _factors(1, 1e4, 13))),
+    "MSDW": (
+        SearchParameter("alpha", _steps(0, 1, 21)),
+        SearchParameter("locality", (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0)),
+    ),
+    "RP3Beta": (SearchParameter("alpha", _steps(0, 2, 21)), SearchParameter("beta", _steps(0, 1, 21))),
+    "EASE": (SearchParameter("regularization", _factors(1, 1e4, 25)),),
+    "SLIM": (SearchParameter("l1", (0.0, *_factors(0.03, 30, 10))), SearchParameter("l2", _factors(1, 1e4, 13))),
     "WRMF": (
-        Choice("factors", (8, 16, 32, 64, 128)),
-        Choice("regularization", _factors(0.1, 1000, 13)),
-        Choice("alpha", _factors(0.1, 100, 10)),
+        SearchParameter("factors", (8, 16, 32, 64, 128)),
+        SearchParameter("regularization", _factors(0.1, 1000, 13)),
+        SearchParameter("alpha", _factors(0.1, 100, 10)),
     ),
     "BPR": (
-        Choice("factors", (8, 16, 32, 64, 128)),
-        Choice("iterations", (30, 100, 300)),
-        Choice("learning_rate", _factors(0.001, 0.3, 8)),
-        Choice("regularization", _factors(0.0001, 0.3, 8)),
+        SearchParameter("factors", (8, 16, 32, 64, 128)),
+        SearchParameter("iterations", (30, 100, 300)),
+        SearchParameter("learning_rate", _factors(0.001, 0.3, 8)),
+        SearchParameter("regularization", _factors(0.0001, 0.3, 8)),
     ),
     "BPRKNN": (
-        Choice("epochs", (5, 10, 20, 40)),
-        Choice("learning_rate", _factors(0.0003, 0.1, 8)),
-        Choice("regularization", _factors(0.001, 1, 7)),
-        Choice("regularization_negatives", _factors(0.001, 1, 7)),
+        SearchParameter("epochs", (5, 10, 20, 40)),
+        SearchParameter("learning_rate", _factors(0.0003, 0.1, 8)),
+        SearchParameter("regularization", _factors(0.001, 1, 7)),
+        SearchParameter("regularization_negatives", _factors(0.001, 1, 7)),
     ),
 }
-"""Every model that has something to tune."""
+"""Every model that has parameters to tune."""
 
-IDLE: dict[str, tuple[str, Any]] = {"rank": ("ridge", None), "prior_power": ("prior", 0.0)}
-"""Parameters that say nothing where another has this value."""
+INACTIVE: dict[str, tuple[str, Any]] = {"rank": ("ridge", None), "prior_power": ("prior", 0.0)}
+"""Parameters without effect if another has this value."""
 
 
-def open_choices(model: Recommender) -> tuple[Choice, ...]:
-    """The choices for a model; parameters that it sets to something other than their default are kept as they are."""
+def free_parameters(model: Recommender) -> tuple[SearchParameter, ...]:
+    """The parameters to search for a model: those that it does not set to something other than their default."""
     name = type(model).__name__
     if name not in SPACES:
         raise InputError(f"{name} has nothing to tune; {nearest(name, SPACES)}")
     defaults, params = type(model)().get_params(), model.get_params()
-    free = tuple(choice for choice in SPACES[name] if params[choice.name] == defaults[choice.name])
+    free = tuple(parameter for parameter in SPACES[name] if params[parameter.name] == defaults[parameter.name])
     if not free:
         raise InputError(f"{model.text} leaves nothing to tune: every parameter is set")
     return free
+
+
+def affordable(
+    base: Any,
+    parameters: tuple[SearchParameter, ...],
+    data: Interactions,
+    limit: float,
+    memory: str | int | None,
+    tell: Callable[[str], None],
+) -> tuple[SearchParameter, ...]:
+    """The parameters with filters of low rank, or without filters, if exact ones do not fit the memory or the time."""
+    if not any(parameter.name == "ridge" for parameter in parameters):
+        return parameters
+    chosen = int(np.count_nonzero(data.popularity))
+    entries = saturating_density(data.popularity, data.activity) * float(chosen) ** 2
+
+    def fits(rank: int) -> bool:
+        rank = min(rank, chosen)
+        in_memory = VECTORS * 4 * rank * data.shape[1] <= memory_budget(memory) / 2
+        return in_memory and entries * rank * PRODUCTS / _SPARSE_OPERATIONS <= _LONGEST * limit
+
+    if base.rank is None:
+        in_time = float(chosen) ** 3 / _OPERATIONS <= _LONGEST * limit
+        if in_time and ridge_fits(data.shape[1], chosen, memory):
+            return parameters
+    ranks = tuple(rank for rank in (_RANKS if base.rank is None else (base.rank,)) if fits(rank))
+    if not ranks:
+        tell("no filters are tried: neither an exact one nor one of low rank fits the memory and the time")
+        return tuple(SearchParameter("ridge", (None,)) if each.name == "ridge" else each for each in parameters)
+    if base.rank is not None:
+        return parameters
+    tell(f"filters are of rank {' or '.join(map(str, ranks))}: an exact one does not fit the memory, or the time")
+    return (*parameters, SearchParameter("rank", ranks))

@@ -1,4 +1,4 @@
-"""What was tried, kept in a file as it comes, so that a search that was stopped can go on."""
+"""The trials of a search, written to a file one by one, so that an interrupted search can be resumed."""
 
 from __future__ import annotations
 
@@ -14,41 +14,40 @@ from komd.evaluation.work_folder import fingerprint
 from komd.files import write_text
 from komd.tuning.tuning_result import Trial
 
-__all__ = ["Notebook"]
+__all__ = ["TrialLog"]
 
 
-class Notebook:
-    """The trials of one question. Its file is named by a checksum of the data and of everything that was asked.
+class TrialLog:
+    """The trials of one search. The file is named by a checksum of the data and of all settings of the search.
 
-    So another question in the same folder has another file, and nothing mixes. The file is written aside and renamed
-    after every trial: whatever is killed, it is whole.
+    So searches with different settings can share a folder. The file is replaced atomically after every trial.
     """
 
-    def __init__(self, path: Path | None, question: dict[str, Any], trials: list[Trial]) -> None:
-        self._path, self._question, self.trials = path, question, trials
+    def __init__(self, path: Path | None, settings: dict[str, Any], trials: list[Trial]) -> None:
+        self._path, self._settings, self.trials = path, settings, trials
 
     @staticmethod
-    def open(folder: Path | None, data: Interactions, question: dict[str, Any]) -> Notebook:
-        """The notebook for this question, with what an earlier run wrote into it."""
+    def open(folder: Path | None, data: Interactions, settings: dict[str, Any]) -> TrialLog:
+        """The log of a search with these settings, with the trials of earlier runs; without a folder, in memory."""
         if folder is None:
-            return Notebook(None, question, [])
+            return TrialLog(None, settings, [])
         if folder.exists() and not folder.is_dir():
             raise InputError(f"keep must be a folder, and {folder} is a file")
         folder.mkdir(parents=True, exist_ok=True)
-        question = question | {"data": fingerprint(data)}
-        mark = hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()[:16]
-        path = folder / f"tuning-{mark}.json"
+        settings = settings | {"data": fingerprint(data)}
+        checksum = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+        path = folder / f"tuning-{checksum}.json"
         trials = []
         if path.exists():
             try:
                 trials = [Trial(**trial) for trial in json.loads(path.read_text(encoding="utf-8"))["trials"]]
             except (ValueError, KeyError, TypeError):
-                raise InputError(f"{path} is no record of a search; remove it, or keep this one elsewhere") from None
-        return Notebook(path, question, trials)
+                raise InputError(f"{path} is not a log of trials; remove it, or choose another folder") from None
+        return TrialLog(path, settings, trials)
 
     def add(self, trial: Trial) -> None:
-        """One more."""
+        """Add a trial and write the file."""
         self.trials.append(trial)
         if self._path is not None:
-            document = {"question": self._question, "trials": [asdict(trial) for trial in self.trials]}
+            document = {"question": self._settings, "trials": [asdict(trial) for trial in self.trials]}
             write_text(self._path, json.dumps(document, indent=1))

@@ -1,4 +1,4 @@
-"""What a search has found: every setting that was tried, and the best as text to paste."""
+"""The result of tuning: every trial, and the best setting as text to paste."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ __all__ = ["Trial", "Tuning"]
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting.
+    """One setting and its results.
 
     Attributes
     ----------
     text
         The model, as Python and the command line take it.
     params
-        What was chosen, as texts by name.
+        The parameters that are searched, as texts by name.
     values
-        The metric in each round; fewer rounds than there are where it was pruned.
+        The metric in each round; fewer rounds if it was pruned.
     seconds
-        What it took.
+        How long it took.
     state
-        "complete", "pruned" (given up after some rounds) or "failed".
+        "complete", "pruned" (stopped after some rounds) or "failed".
     reason
         Why it failed.
     """
@@ -58,11 +58,11 @@ class Tuning:
     metric
         What was maximised.
     trials
-        Every setting, in the order of trying.
+        All trials in order.
     rounds
         Inner folds that every complete trial was measured on.
     seconds
-        Spent on the trials, in this run and those it resumed.
+        Of all trials, in this run and earlier ones.
     """
 
     metric: str
@@ -113,7 +113,7 @@ class Tuning:
         return json.dumps(facts, indent=1)
 
     def plot(self, path: str | Path) -> Path:
-        """Write an SVG: the search as it went, and the metric against every parameter."""
+        """Write an SVG: the trials in order, and the metric against every parameter."""
         target = Path(path)
         if not available():
             raise InputError(f"plots need matplotlib: {install('plots')}")
@@ -123,7 +123,7 @@ class Tuning:
         return target
 
     def _draw(self, figure: Any, names: list[str]) -> None:
-        self.best  # noqa: B018 (there must be one)
+        self.best  # noqa: B018 (raises if there is none)
         rows = -(-len(names) // 3)
         grid = figure.add_gridspec(1 + rows, 3, height_ratios=[1.2] + [1.0] * rows)
         axes = figure.add_subplot(grid[0, :])
@@ -138,8 +138,8 @@ class Tuning:
         axes.set_ylabel(self.metric)
         axes.legend(frameon=False, loc="lower right")
         complete = [trial for trial in self.trials if trial.state == "complete"]
-        for place, name in enumerate(names):
-            small = figure.add_subplot(grid[1 + place // 3, place % 3])
+        for k, name in enumerate(names):
+            small = figure.add_subplot(grid[1 + k // 3, k % 3])
             words = sorted({trial.params[name] for trial in complete}, key=_order)
             small.plot(
                 [words.index(trial.params[name]) for trial in complete],
@@ -153,7 +153,7 @@ class Tuning:
 
 
 def _order(word: str) -> tuple[int, float, str]:
-    """Numbers by size, then words, then None: no filter is the far end of all filters."""
+    """Numbers by size, then words, then None: no filter is the limit of a weak filter."""
     try:
         return (0, float(word), "")
     except ValueError:
