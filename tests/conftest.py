@@ -1,4 +1,4 @@
-"""What many tests share: small made-up data, data with an obvious right answer, and the real data where it is."""
+"""What many tests share: small synthetic data, data with an obvious right answer, and the real data where it is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def small():
-    """120 people, 50 items, planted tastes: large enough to have a shape, small enough for the twins."""
+    """120 users, 50 items, planted tastes: large enough to have a shape, small enough for the twins."""
     import komd
 
     return komd.generate(users=120, items=50, activity=9, tastes=4, rng=7)
@@ -27,9 +27,9 @@ def small():
 
 @pytest.fixture(scope="session")
 def checkerboard():
-    """Two kinds of people, two kinds of items: even people have even items, odd people odd ones.
+    """Two kinds of users, two kinds of items: even users have even items, odd users odd ones.
 
-    Everybody lacks exactly one item of their own colour, so the first place of each list is beyond dispute:
+    Every user lacks exactly one item of their own colour, so the first place of each list is beyond dispute:
     `answers[user]` is that item.
     """
     from komd.data.read import read

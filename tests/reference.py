@@ -98,7 +98,7 @@ def density(R):
     return np.count_nonzero(counts) / counts.size
 
 
-# ---- one person's problem ---------------------------------------------------------------------------------------
+# ---- one user's problem -----------------------------------------------------------------------------------------
 
 
 def q_exact(K, history):

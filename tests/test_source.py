@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -299,3 +300,13 @@ def test_every_compiled_function_has_a_test_of_its_own():
             if function.name in public and function.name not in used:
                 found[function.name] = [f"not called in tests/_core/{test.name}"]
     expect("twins", found)
+
+
+def test_named_twins_exist():
+    """`tests/reference.py::name` in a docstring, or a test file alone."""
+    for path in MODULES:
+        for file, name in re.findall(r"(tests/[\w/]+\.py)(?:::(\w+))?", path.read_text(encoding="utf-8")):
+            there = TESTS.parent / file
+            assert there.is_file(), f"{within(path)} names {file}"
+            names = {getattr(node, "name", None) for node in ast.walk(tree(there))} | {""}
+            assert name in names, f"{within(path)} names {file}::{name}"

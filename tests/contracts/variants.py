@@ -27,7 +27,7 @@ VARIANTS = {
 }
 EVERY = [model(**params) for name, model in MODELS.items() for params in VARIANTS.get(name, [{}])]
 PERSONAL = [model for model in EVERY if type(model).__name__ != "Popularity"]
-# One matrix product for a block of people rounds as the block is wide: such models agree to rounding, not to the bit.
+# One matrix product for a block of users rounds by the size of the block: equal to rounding, not to the last bit.
 ROUNDS_BY_BLOCK = {"BPR", "WRMF"}
 RIVALS = {"BPR", "WRMF"}  # the extra that may not be installed
 UNEXPLAINED = {"BPR"}  # no part of a score belongs to an item of the history: refused with the reason

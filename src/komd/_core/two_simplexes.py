@@ -135,8 +135,8 @@ def multiply_symmetric(K: np.ndarray, X: np.ndarray, out: np.ndarray) -> None:
 def step_users(problem: Problem, state: State, scratch: _Scratch) -> None:
     """One iteration for every user: accelerated proximal gradients on `a`, for each of which `p` is solved exactly.
 
-    `state.Ka` arrives as K a and leaves as K a_before: the caller multiplies. Twin: tests/reference.py::solve_cfomd,
-    by the answer reached.
+    `state.Ka` arrives as K a and leaves as K a_before: the caller multiplies.
+    Twin: tests/reference.py::solve_two_simplexes, by the answer reached.
     """
     for u in range(problem.indptr.shape[0] - 1):
         start, end = problem.indptr[u], problem.indptr[u + 1]
