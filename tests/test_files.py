@@ -91,7 +91,7 @@ def test_a_lock_that_may_not_be_made(tmp_path, monkeypatch):
 
 
 def test_a_lock_that_is_held(tmp_path):
-    with files.locked(tmp_path / ".lock"), pytest.raises(files.Busy), files.locked(tmp_path / ".lock", wait=0.05):
+    with files.locked(tmp_path / ".lock"), pytest.raises(files.LockHeld), files.locked(tmp_path / ".lock", wait=0.05):
         pass
     with files.locked(tmp_path / ".lock") as alone:
         assert alone
@@ -108,7 +108,7 @@ with files.locked(Path({str(tmp_path)!r}) / ".lock"):
 """
     holder = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdout.readline() == b"held\n"
-    with pytest.raises(files.Busy), files.locked(tmp_path / ".lock"):
+    with pytest.raises(files.LockHeld), files.locked(tmp_path / ".lock"):
         pass
     holder.kill()
     holder.wait()

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from komd import kernels, sparsity
     from komd.data import datasets, split
+    from komd.data.align import align
     from komd.data.generate import generate
     from komd.data.generate_like import generate_like
-    from komd.data.interactions import Interactions, align
+    from komd.data.interactions import Interactions
     from komd.data.read import read
     from komd.engine.batch_output import recommend_to
     from komd.engine.results import Explanation, Recommendations, Scores
@@ -78,7 +79,7 @@ _HOME = {
     "Tuning": "komd.tuning.tuning_result",
     "UnknownIdError": "komd.errors",
     "WRMF": "komd.models.wrmf",
-    "align": "komd.data.interactions",
+    "align": "komd.data.align",
     "compare": "komd.evaluation.compare",
     "evaluate": "komd.evaluation.evaluate",
     "generate": "komd.data.generate",

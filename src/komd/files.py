@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "Busy",
+    "LockHeld",
     "array_fill",
     "checksum",
     "discard",
@@ -50,7 +50,7 @@ _unfinished: set[Path] = set()
 Fill = Callable[[IO[bytes]], object]
 
 
-class Busy(Exception):
+class LockHeld(Exception):
     """Somebody else holds the lock."""
 
 
@@ -174,7 +174,7 @@ def locked(path: Path, *, wait: float = 0.0) -> Iterator[bool]:
 
     Its folder is created if need be. The operating system frees the lock of a process that ends, however it ends; the
     file is removed after use. Yields whether the lock is held: where the file system has no locks it is not, and others
-    may be inside too. Raises Busy when somebody else has held it for `wait` seconds.
+    may be inside too. Raises LockHeld when somebody else has held it for `wait` seconds.
     """
     held = _acquire(path, time.monotonic() + wait)
     try:
@@ -203,7 +203,7 @@ def _acquire(path: Path, until: float) -> int | None:
             if error.errno not in _HELD:
                 return None
             if time.monotonic() >= until:
-                raise Busy(f"{path} is held by somebody else") from None
+                raise LockHeld(f"{path} is held by somebody else") from None
             time.sleep(_POLL)
         finally:
             if not mine:

@@ -67,7 +67,7 @@ def save(path: Path, *, model: str, arrays: Arrays, ids: dict[str, pa.Array]) ->
         if fresh:
             with contextlib.suppress(OSError):
                 path.rmdir()
-        if isinstance(error, files.Busy):
+        if isinstance(error, files.LockHeld):
             raise ModelFileError(
                 f"could not save the model to {path}: another save there has not ended for {_WAIT / 60:.0f} minutes; "
                 "try again later, or save to another folder"

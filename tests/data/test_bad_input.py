@@ -143,7 +143,7 @@ def test_damaged_files(file):
     packed = gzip.compress(rows.encode())
     fails("plays.csv.gz", file(packed[: len(packed) // 2], "plays.csv.gz"))
     fails("plays.csv.gz", file(packed[:30], "plays.csv.gz"))
-    fails("plays.csv.gz is not a whole gzip file", file(b"\x1f\x8b" + b"x" * 50, "plays.csv.gz"))
+    fails("plays.csv.gz is not a complete gzip file", file(b"\x1f\x8b" + b"x" * 50, "plays.csv.gz"))
     damaged = bytearray(packed)
     damaged[len(packed) // 2 : len(packed) // 2 + 300] = bytes(300)
     fails("plays.csv.gz", file(bytes(damaged), "plays.csv.gz"))

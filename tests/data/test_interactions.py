@@ -10,8 +10,9 @@ import scipy.sparse as sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from komd.data.align import align
 from komd.data.ids import Ids
-from komd.data.interactions import Interactions, align
+from komd.data.interactions import Interactions
 from komd.data.read import read
 from komd.errors import InputError, UnknownIdError
 

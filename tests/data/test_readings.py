@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sparse
 
-from komd.data.columns import Columns
+from komd.data.columns import ColumnRequest
 from komd.data.read import read
 from komd.errors import InputError
 
@@ -186,5 +186,5 @@ def test_choosing_is_the_same_in_any_order():
     names = ["uid", "song", "rating", "timestamp", "genre", ""]
     for shift in range(6):
         turned = names[shift:] + names[:shift]
-        choice = Columns(None, None, None, None, rated=False).choose(turned, "x")
+        choice = ColumnRequest(None, None, None, None, rated=False).choose(turned, "x")
         assert (turned[choice.user], turned[choice.item], turned[choice.rating]) == ("uid", "song", "rating")

@@ -144,7 +144,8 @@ def _in_kind(test: Interactions, model: Any) -> Interactions:
     """The test data with ids of the model's kind: in a short file, text ids may all look like integers."""
     import numpy as np
 
-    from komd.data.interactions import Interactions, align
+    from komd.data.align import align
+    from komd.data.interactions import Interactions
 
     users, items = model.catalogue.users, model.catalogue.items
     if users.type == test.users.type and items.type == test.items.type:

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from komd.errors import InputError, argument
 
-__all__ = ["MELT", "Choice", "Column", "Columns", "Reading", "listing", "role"]
+__all__ = ["MELT", "Column", "ColumnPositions", "ColumnRequest", "Reading", "listing", "role"]
 
 Column: TypeAlias = str | int | None
 
@@ -48,7 +48,7 @@ def role(name: str, *, is_name: bool = False) -> str | None:
     return found if found in ("user", "item") else None
 
 
-class Choice(NamedTuple):
+class ColumnPositions(NamedTuple):
     """Positions of the columns to read."""
 
     user: int
@@ -69,7 +69,7 @@ class Reading(NamedTuple):
     zeros: int = 0  # rows left out because they are rated 0
 
     @classmethod
-    def of(cls, names: Sequence[str], choice: Choice, *, rated: bool) -> Reading:
+    def of(cls, names: Sequence[str], choice: ColumnPositions, *, rated: bool) -> Reading:
         """What a choice makes of these columns; `rated`: ratings are used, not only looked at for zeros."""
         positions = {
             what: at for what, at in choice._asdict().items() if at is not None and (what != "rating" or rated)
@@ -90,7 +90,7 @@ class Reading(NamedTuple):
         return words + (f"; rows rated 0, left out: {self.zeros:,}" if self.zeros else "")
 
 
-class Columns(NamedTuple):
+class ColumnRequest(NamedTuple):
     """The columns asked for, each by name, by position from 0, or left to be found."""
 
     user: Column
@@ -115,7 +115,7 @@ class Columns(NamedTuple):
         """Whether both users and items are asked for."""
         return self.user is not None and self.item is not None
 
-    def choose(self, names: Sequence[str], where: str, *, named: bool = True) -> Choice:
+    def choose(self, names: Sequence[str], where: str, *, named: bool = True) -> ColumnPositions:
         """Positions in a table with these columns; `where` names the table in messages."""
         if len(names) < 2:
             raise InputError(f"{where} has one column ({names[0]}); users and items need two" if names else where)
@@ -133,7 +133,7 @@ class Columns(NamedTuple):
             raise InputError(f"user and item are the same column of {where}: {names[taken['user']]!r}")
         if "rating" not in taken and not self.every:
             self._rating(taken, roles, where, named)
-        return Choice(taken["user"], taken["item"], taken.get("rating"), taken.get("time"))
+        return ColumnPositions(taken["user"], taken["item"], taken.get("rating"), taken.get("time"))
 
     def _rest(
         self, taken: dict[str, int], roles: list[str | None], names: Sequence[str], where: str, named: bool

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from komd.data.tables import BATCH, Table, array_of, explained, identifier, quoted, relation_table
+from komd.data.tables import BATCH, SourceTable, array_of, explained, identifier, quoted, relation_table
 from komd.errors import InputError, argument
 
 __all__ = ["duckdb_connection", "is_connection", "is_database", "opened_query", "whole_table"]
@@ -38,7 +38,7 @@ def is_connection(source: Any) -> bool:
 
 
 @contextmanager
-def opened_query(query: str, database: Any, *, memory: int | None = None) -> Iterator[Table]:
+def opened_query(query: str, database: Any, *, memory: int | None = None) -> Iterator[SourceTable]:
     """The result of a SELECT. What was opened for it is closed afterwards; the caller's connections stay open."""
     with ExitStack() as stack:
         if _is_sqlalchemy(database):
@@ -61,7 +61,7 @@ def opened_query(query: str, database: Any, *, memory: int | None = None) -> Ite
 
 
 @contextmanager
-def whole_table(path: Path, *, memory: int | None = None) -> Iterator[Table]:
+def whole_table(path: Path, *, memory: int | None = None) -> Iterator[SourceTable]:
     """The one table of a database file; where there are several, SQL must say what to read."""
     catalogue = (
         "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%' ORDER BY name"
@@ -116,7 +116,7 @@ def _sqlite_connection(path: Path | None) -> sqlite3.Connection:
         return sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)
 
 
-def _cursor_table(query: str, connection: Any, stack: ExitStack) -> Table:
+def _cursor_table(query: str, connection: Any, stack: ExitStack) -> SourceTable:
     """What a DB-API connection answers."""
     with explained("the query failed", Exception):  # each driver has errors of its own
         cursor = connection.cursor()
@@ -128,7 +128,7 @@ def _cursor_table(query: str, connection: Any, stack: ExitStack) -> Table:
     return _rows_table(query, columns, cursor)
 
 
-def _sqlalchemy_table(query: str, source: Any, stack: ExitStack) -> Table:
+def _sqlalchemy_table(query: str, source: Any, stack: ExitStack) -> SourceTable:
     """What a SQLAlchemy engine, connection or session answers."""
     with explained("the query failed", Exception):
         if hasattr(source, "exec_driver_sql"):
@@ -141,7 +141,7 @@ def _sqlalchemy_table(query: str, source: Any, stack: ExitStack) -> Table:
     return _rows_table(query, columns, result)
 
 
-def _rows_table(query: str, columns: list[str], cursor: Any) -> Table:
+def _rows_table(query: str, columns: list[str], cursor: Any) -> SourceTable:
     if not columns:
         raise InputError(f"{_NO_ROWS}: {query!r}")
 
@@ -155,7 +155,7 @@ def _rows_table(query: str, columns: list[str], cursor: Any) -> Table:
             arrays = [array_of([row[p] for row in values], "the query") for p in positions]
             yield pa.RecordBatch.from_arrays(arrays, names=[f"c{k}" for k in range(len(positions))])
 
-    return Table("the query", columns, fetch)
+    return SourceTable("the query", columns, fetch)
 
 
 def _sqlite_path(database: Any) -> Path | None:

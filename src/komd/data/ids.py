@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from komd.data.keys import array_of, byte_strings, bytes_of, integers, is_uuid, plain, show
+from komd.data.keys import array_of, byte_strings, bytes_of, integers, is_text, is_uuid, plain, show
 from komd.errors import InputError, UnknownIdError, argument
 
 __all__ = ["Ids", "Numbers"]
@@ -105,7 +105,7 @@ class Ids:
         t = self.type
         if pa.types.is_integer(t):
             return "integers"
-        if pa.types.is_string(t) or pa.types.is_large_string(t):
+        if is_text(t):
             return "text"
         return "UUIDs" if is_uuid(t) else str(t)
 
@@ -198,7 +198,7 @@ class Ids:
                 return int(text)
             if is_uuid(t):
                 return uuid.UUID(text)
-            if pa.types.is_string(t) or pa.types.is_large_string(t):
+            if is_text(t):
                 return text
             if pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_fixed_size_binary(t):
                 return bytes.fromhex(text)

@@ -1,6 +1,6 @@
-"""Keys as people give them, in the form in which ids are compared: integers, Arrow values, bytes.
+"""Keys as callers give them, in the form in which ids are compared: integers, Arrow values, bytes.
 
-A key that cannot be an id of that kind is marked, never an error: it is simply not there.
+A key that cannot be an id of that kind is marked as such and raises no error: it is an unknown id.
 """
 
 from __future__ import annotations
@@ -12,20 +12,28 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["array_of", "byte_strings", "bytes_of", "integers", "is_uuid", "plain", "show"]
+__all__ = ["array_of", "byte_strings", "bytes_of", "integers", "is_text", "is_uuid", "plain", "show"]
+
+
+def is_text(t: pa.DataType) -> bool:
+    """Whether an Arrow type is text, with short or long offsets."""
+    return bool(pa.types.is_string(t) or pa.types.is_large_string(t))
 
 
 def is_uuid(t: pa.DataType) -> bool:
+    """Whether an Arrow type is that of UUIDs."""
     return isinstance(t, pa.BaseExtensionType) and t.extension_name == "arrow.uuid"
 
 
 def plain(key: Any) -> Any:
+    """A key as a value of Python."""
     if isinstance(key, pa.Scalar):
         return key.as_py()
     return key.item() if isinstance(key, np.generic) else key
 
 
 def show(key: Any) -> str:
+    """A key as it is shown in a message."""
     key = plain(key)
     if isinstance(key, str) and len(key) > 60:
         return repr(key[:59] + "…")
@@ -69,9 +77,9 @@ def array_of(keys: Any, t: pa.DataType) -> pa.Array:
     """The keys as an Arrow array of type `t`; null where a key cannot be one."""
     if isinstance(keys, pa.Array) and keys.type == t:
         return keys
-    textual = pa.types.is_string(t) or pa.types.is_large_string(t)
+    textual = is_text(t)
     if isinstance(keys, pa.Array):
-        if textual and (pa.types.is_string(keys.type) or pa.types.is_large_string(keys.type)):
+        if textual and is_text(keys.type):
             return keys.cast(t)
         keys = keys.to_pylist()
     if textual:
@@ -97,7 +105,7 @@ def bytes_of(keys: Any, t: pa.DataType) -> list[bytes | None]:
         keys = keys.to_pylist()
     if is_uuid(t):
         return [_uuid_bytes(key) for key in keys]
-    if pa.types.is_string(t) or pa.types.is_large_string(t):
+    if is_text(t):
         return [_text_bytes(key) for key in keys]
     return [bytes(key) if isinstance(key, bytes) else None for key in keys]
 

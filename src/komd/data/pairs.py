@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from komd.data.columns import Column, Columns
+from komd.data.columns import Column, ColumnRequest
 from komd.data.encode import as_text
 from komd.data.ids import Ids
 from komd.data.interactions import Interactions
@@ -75,7 +75,7 @@ def read_pairs(
     memory: str | int | None = None,
 ) -> Pairs:
     """The pairs of whatever `komd.read` takes, with its parameters; ratings and times are not read."""
-    columns = Columns(user, item, None, None, rated=False, every=True)
+    columns = ColumnRequest(user, item, None, None, rated=False, every=True)
     if isinstance(source, Pairs):
         return source
     if isinstance(source, Interactions) or sparse.issparse(source):

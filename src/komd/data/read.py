@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from komd.data.columns import Choice, Column, Columns, Reading
+from komd.data.columns import Column, ColumnPositions, ColumnRequest, Reading
 from komd.data.databases import duckdb_connection, is_connection, is_database, opened_query, whole_table
-from komd.data.encode import Encoder, decoded
+from komd.data.encode import Encoder
 from komd.data.ids import Ids
 from komd.data.interactions import ACCEPTED, Interactions, from_matrix
-from komd.data.keys import show
+from komd.data.keys import is_text, show
+from komd.data.row_batches import row_batches
 from komd.data.tables import (
-    Table,
+    SourceTable,
     array_table,
     expand,
     file_table,
@@ -38,7 +37,6 @@ from komd.progress import progress
 __all__ = ["Rows", "read", "read_rows"]
 
 _AHEAD = 16  # batches that may wait to be encoded
-_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _QUOTED_INSIDE = r'^(".*"".*"|\'.*\'\'.*\')$'  # a field that was quoted because of a quote inside
 
 
@@ -65,8 +63,8 @@ def read(
         with an Arrow stream (pandas, polars, pyarrow, duckdb) or a polars LazyFrame. Pairs are a list of tuples
         `(user, item)` or a numpy array of two columns.
     user, item : str or int, optional
-        Columns by name or by position from 0. By default those with a recognised name (`user_id`,
-        `userId`, `customer`; `item_id`, `movie`, `song`, …). Columns that no name tells are taken in order where
+        ColumnRequest by name or by position from 0. By default those with a recognised name (`user_id`,
+        `userId`, `customer`; `item_id`, `movie`, `song`, …). ColumnRequest that no name tells are taken in order where
         just as many are left as are needed, or where the source has no names.
     rating : str or int, optional
         The column of ratings, play counts or the like: by default one with a recognised name, or else (with
@@ -111,7 +109,7 @@ def read(
     if min_rating is not None and not np.isfinite(min_rating):
         raise InputError(f"min_rating must be a finite number, got {min_rating!r}")
     allowed = budget(memory)
-    columns = Columns(user, item, rating, time, rated=min_rating is not None)
+    columns = ColumnRequest(user, item, rating, time, rated=min_rating is not None)
     if isinstance(source, Interactions):
         return source
     if sparse.issparse(source):
@@ -141,7 +139,7 @@ class Rows(NamedTuple):
 
 def read_rows(
     source: Any,
-    columns: Columns,
+    columns: ColumnRequest,
     min_rating: float | None,
     header: bool | None,
     separator: str | None,
@@ -185,11 +183,11 @@ def _is_pair(row: Any) -> bool:
     return isinstance(row, list | tuple) or (isinstance(row, np.ndarray) and row.ndim == 1)
 
 
-def _collect(tables: list[Table], columns: Columns, min_rating: float | None) -> Rows:
+def _collect(tables: list[SourceTable], columns: ColumnRequest, min_rating: float | None) -> Rows:
     """Number the ids of all tables, one thread for users and one for items."""
     users, items = Encoder("user"), Encoder("item")
-    times: list[np.ndarray[Any, np.dtype[np.int64]]] = []
-    marks: list[np.ndarray[Any, np.dtype[np.bool_]]] = []  # which rows are rated high enough
+    times: list[NDArray[np.int64]] = []
+    marks: list[NDArray[np.bool_]] = []  # which rows are rated high enough
     choices = [columns.choose(table.columns, table.name, named=table.named) for table in tables]
     readings = [
         Reading.of(table.columns, choice, rated=columns.uses_ratings)
@@ -204,22 +202,21 @@ def _collect(tables: list[Table], columns: Columns, min_rating: float | None) ->
         waiting: deque[Future[None]] = deque()
         for table, choice in zip(tables, choices, strict=True):
             seen = 0
-            for batch, chosen, left_out in _checked(table, choice, min_rating):
+            user_uuids, item_uuids = choice.user in table.uuids, choice.item in table.uuids
+            for batch in row_batches(table, choice, min_rating):
                 seen += 1
-                zeros += left_out
-                if batch.num_rows == 0:
+                zeros += batch.zeros
+                if len(batch.users) == 0:
                     continue
-                rows += int(chosen.sum())
-                marks.append(chosen)
-                text = table.text
-                in_users, in_items = choice.user in table.uuids, choice.item in table.uuids
-                waiting.append(user_thread.submit(users.add, batch.column(0), text=text, uuids=in_users))
-                waiting.append(item_thread.submit(items.add, batch.column(1), text=text, uuids=in_items))
-                if choice.time is not None:
-                    times.append(batch.column(batch.num_columns - 1).to_numpy(zero_copy_only=False))
+                rows += int(batch.chosen.sum())
+                marks.append(batch.chosen)
+                waiting.append(user_thread.submit(users.add, batch.users, text=table.text, uuids=user_uuids))
+                waiting.append(item_thread.submit(items.add, batch.items, text=table.text, uuids=item_uuids))
+                if batch.times is not None:
+                    times.append(batch.times)
                 while len(waiting) > 2 * _AHEAD:
                     waiting.popleft().result()
-                advance(batch.num_rows)
+                advance(len(batch.users))
             if seen == 0:
                 raise InputError(f"{table.name} has {'a header but ' if table.text and table.named else ''}no rows")
         while waiting:
@@ -235,11 +232,11 @@ def _collect(tables: list[Table], columns: Columns, min_rating: float | None) ->
     found = Rows(user_ids, item_ids, user_numbers, item_numbers, moments, reading, text, kept)
     for table, choice in zip(tables, choices, strict=True):
         if table.text:
-            _sound(found, table, choice)
+            _refuse_misread(found, table, choice)
     return found
 
 
-def _sound(rows: Rows, table: Table, choice: Choice) -> None:
+def _refuse_misread(rows: Rows, table: SourceTable, choice: ColumnPositions) -> None:
     """Refuse ids that show that a text file was not what its first lines promised."""
     user, item = table.columns[choice.user], table.columns[choice.item]
     if table.named and user in rows.users and item in rows.items:
@@ -247,7 +244,7 @@ def _sound(rows: Rows, table: Table, choice: Choice) -> None:
         if again.any():
             raise InputError(f"{table.name} has its header again further down, as a row: remove it")
     for ids in (rows.users, rows.items):
-        if not pa.types.is_string(ids.type) and not pa.types.is_large_string(ids.type):
+        if not is_text(ids.type):
             continue
         wrong, why = pc.match_substring(ids.values, "\0"), "it holds zero bytes"
         if not table.quote and not pc.any(wrong).as_py():
@@ -256,165 +253,6 @@ def _sound(rows: Rows, table: Table, choice: Choice) -> None:
         if pc.any(wrong).as_py():
             value = ids.values.filter(wrong)[0].as_py()
             raise InputError(f"{table.name} has the {ids.noun} id {show(value)}: {why}")
-
-
-def _checked(
-    table: Table, choice: Choice, min_rating: float | None
-) -> Iterator[tuple[pa.RecordBatch, np.ndarray[Any, np.dtype[np.bool_]], int]]:
-    """Batches of user, item (and time) without missing ids, which rows are chosen, and how many were rated 0.
-
-    With `min_rating` the rows rated too low are in the batch; rows rated 0 otherwise are not.
-    """
-    positions = [choice.user, choice.item, *(p for p in (choice.rating, choice.time) if p is not None)]
-    missing: dict[str, tuple[int, int]] = {}  # how many, and the first row
-    row = 0
-    numeric: bool | None = None  # whether times are numbers; all must agree
-    for fetched in table.fetch(positions):
-        if fetched.num_rows == 0:
-            continue
-        arrays = [decoded(column) for column in fetched.columns]
-        if table.text:
-            arrays = [_trimmed(column, table.quote, table.escape) for column in arrays]
-        batch = pa.RecordBatch.from_arrays(arrays, fetched.schema.names)
-        for noun, column in (("user", batch.column(0)), ("item", batch.column(1))):
-            null = _missing(column)
-            if null is not None:
-                count, first = missing.get(noun, (0, row + 1 + int(np.argmax(null))))
-                missing[noun] = (count + int(null.sum()), first)
-        if missing:
-            row += batch.num_rows
-            continue  # only to count the rest
-        arrays = [batch.column(0), batch.column(1)]
-        if choice.time is not None:
-            moments, as_numbers = _times(batch.column(batch.num_columns - 1), table.name, row)
-            if numeric is not None and numeric != as_numbers:
-                raise InputError(f"{table.name}: some times are numbers, others dates (around row {row + 1:,})")
-            numeric = as_numbers
-            arrays.append(moments)
-        checked = pa.RecordBatch.from_arrays(arrays, names=["user", "item", "time"][: len(arrays)])
-        chosen = np.ones(batch.num_rows, np.bool_)
-        if min_rating is not None:
-            ratings = _ratings(batch.column(2), table.name, row)
-            chosen = pc.fill_null(pc.greater_equal(ratings, min_rating), False).to_numpy(zero_copy_only=False)
-        elif choice.rating is not None:
-            checked = checked.filter(_chosen(batch.column(2), table, choice.rating, row))
-            chosen = chosen[: checked.num_rows]
-        row += batch.num_rows
-        yield checked, chosen, batch.num_rows - checked.num_rows
-    for noun, (count, first) in missing.items():
-        which = table.columns[choice.user if noun == "user" else choice.item]
-        raise InputError(
-            f"{table.name} has {count:,} missing {noun} ids in {which!r} (the first in row {first:,}); "
-            f"remove those rows or choose another column with {argument(noun)}"
-        )
-
-
-def _missing(column: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
-    """Which ids are missing; None when none is."""
-    blank = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-    if column.null_count == 0 and not blank and not pa.types.is_floating(column.type):
-        return None
-    null = pc.is_null(column, nan_is_null=True)
-    if blank:
-        null = pc.or_(null, pc.fill_null(pc.equal(pc.binary_length(column), 0), False))
-    found: np.ndarray[Any, np.dtype[np.bool_]] = null.to_numpy(zero_copy_only=False)
-    return found if found.any() else None
-
-
-def _trimmed(column: pa.Array, quote: str, escape: str) -> pa.Array:
-    """Text without the blanks around it, nor quotes that DuckDB left because of them."""
-    data = column.buffers()[2]
-    if data is None or not any(blank in data.to_pybytes() for blank in (b" ", b"\t")):
-        return column
-    trimmed = pc.utf8_trim(column, " \t")
-    if not quote:
-        return trimmed
-    held = pc.and_(pc.starts_with(trimmed, quote), pc.ends_with(trimmed, quote))
-    held = pc.and_(pc.and_(held, pc.greater(pc.binary_length(trimmed), 1)), pc.not_equal(trimmed, column))
-    if not pc.any(held).as_py():
-        return trimmed
-    bare = pc.replace_substring(pc.utf8_slice_codeunits(trimmed, 1, -1), escape + quote, quote)
-    return pc.if_else(held, bare, trimmed)
-
-
-def _chosen(column: pa.Array, table: Table, position: int, row: int) -> pa.Array:
-    """Which rows count as chosen where ratings are not asked for: all but those rated 0; none may be negative."""
-    ratings = _numbers(column)
-    negative = pc.fill_null(pc.less(ratings, 0.0), False)
-    if pc.any(negative).as_py():
-        at = int(np.argmax(negative.to_numpy(zero_copy_only=False)))
-        which = table.columns[position]
-        raise InputError(
-            f"{table.name} has the rating {ratings[at].as_py():g} in row {row + 1 + at:,} of {which!r}: "
-            f"say with {argument('min_rating')} which ratings count as chosen, or choose another column with "
-            f"{argument('rating')}"
-        )
-    return pc.fill_null(pc.not_equal(ratings, 0.0), True)
-
-
-def _numbers(column: pa.Array) -> pa.Array:
-    """The values as float64; null where they are no numbers."""
-    column = _stripped(column)
-    try:
-        return column.cast(pa.float64(), safe=False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
-            return pa.nulls(len(column), pa.float64())
-        written = pc.fill_null(pc.match_substring_regex(column, _NUMBER), False)
-        return pc.if_else(written, column, pa.scalar(None, column.type)).cast(pa.float64())
-
-
-def _ratings(column: pa.Array, name: str, row: int) -> pa.Array:
-    try:
-        return _stripped(column).cast(pa.float64(), safe=False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        value, at = _first_bad(_stripped(column), pa.float64())
-        raise InputError(
-            f"{argument('min_rating')} needs numbers, but {name} has {value!r} in row {row + at:,} (choose with "
-            f"{argument('rating')})"
-        ) from None
-
-
-def _times(column: pa.Array, name: str, row: int) -> tuple[pa.Array, bool]:
-    """Times as int64, and whether they were numbers (or else dates, now microseconds)."""
-    if column.null_count:
-        at = int(np.argmax(pc.is_null(column).to_numpy(zero_copy_only=False)))
-        raise InputError(
-            f"{name} has no time in row {row + 1 + at:,}; remove such rows, or read without {argument('time')}"
-        )
-    column = _stripped(column)
-    numeric = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    kinds: Iterable[pa.DataType] = (pa.int64(), pa.timestamp("us"), pa.timestamp("us", tz="UTC"))
-    if pa.types.is_temporal(column.type):
-        kinds = (pa.timestamp("us", tz=getattr(column.type, "tz", None)),)
-    elif numeric:
-        kinds = (pa.int64(),)
-    for kind in kinds:
-        try:
-            moments = column.cast(kind, safe=kind == pa.int64())
-            return moments.cast(pa.int64()), kind == pa.int64()
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            continue
-    value, at = _first_bad(column, pa.int64())
-    raise InputError(
-        f"times must be whole numbers, dates or timestamps, but {name} has {value!r} in row {row + at:,} "
-        f"(choose with {argument('time')})"
-    )
-
-
-def _stripped(column: pa.Array) -> pa.Array:
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return pc.utf8_trim_whitespace(column)
-    return column
-
-
-def _first_bad(column: pa.Array, kind: pa.DataType) -> tuple[Any, int]:
-    for k, value in enumerate(column):
-        try:
-            value.cast(kind)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return value.as_py(), k + 1
-    return column[0].as_py(), 1
 
 
 def _none_left(min_rating: float) -> str:

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from komd.data.columns import Columns
-from komd.data.text_layout import Layout, mixed_ends, sniff
+from komd.data.columns import ColumnRequest
+from komd.data.first_lines import mixed_ends
+from komd.data.text_layout import Layout, sniff
 from komd.errors import InputError, argument
 
 __all__ = [
     "BATCH",
-    "Table",
+    "SourceTable",
     "array_of",
     "array_table",
     "expand",
@@ -38,7 +39,7 @@ BATCH = 1 << 16  # rows: small enough for a batch's dictionary of ids to stay in
 
 
 @dataclass
-class Table:
+class SourceTable:
     """Rows that can be fetched batch by batch, in their order."""
 
     name: str  # in messages
@@ -82,7 +83,7 @@ def expand(source: Any) -> list[Path]:
     raise InputError(f"no such file: {path}{hint}")
 
 
-def relation_table(relation: Any, name: str, rows: int = 0) -> Table:
+def relation_table(relation: Any, name: str, rows: int = 0) -> SourceTable:
     """A DuckDB relation."""
     columns = list(relation.columns)
 
@@ -92,14 +93,16 @@ def relation_table(relation: Any, name: str, rows: int = 0) -> Table:
         yield from _batches(relation.project(chosen), name)
 
     uuids = {k for k, kind in enumerate(relation.types) if str(kind) == "UUID"}
-    return Table(name, columns, fetch, uuids=uuids, rows=rows)
+    return SourceTable(name, columns, fetch, uuids=uuids, rows=rows)
 
 
 def _is_there(name: str) -> bool:
     return glob.has_magic(name) or os.path.lexists(name)
 
 
-def file_table(connection: Any, path: Path, columns: Columns, header: bool | None, separator: str | None) -> Table:
+def file_table(
+    connection: Any, path: Path, columns: ColumnRequest, header: bool | None, separator: str | None
+) -> SourceTable:
     """A text or Parquet file; which of them, its first bytes tell."""
     if path.stat().st_size == 0:
         raise InputError(f"{path} is empty")
@@ -120,7 +123,7 @@ def file_table(connection: Any, path: Path, columns: Columns, header: bool | Non
             relation = connection.sql(f"SELECT {chosen} FROM {query}")
         yield from _batches(relation, str(path))
 
-    return Table(
+    return SourceTable(
         str(path),
         layout.columns,
         fetch,
@@ -132,7 +135,7 @@ def file_table(connection: Any, path: Path, columns: Columns, header: bool | Non
     )
 
 
-def frame_table(frame: Any) -> Table:
+def frame_table(frame: Any) -> SourceTable:
     """Anything that gives an Arrow stream."""
     name = f"the {type(frame).__module__.split('.')[0]} {type(frame).__name__}"
     repeated = _repeated(frame)
@@ -153,10 +156,10 @@ def frame_table(frame: Any) -> Table:
                 for start in range(0, chosen.num_rows, BATCH):
                     yield chosen.slice(start, BATCH)
 
-    return Table(name, [reader.schema.names[k] for k in shown], fetch, rows=_length(frame))
+    return SourceTable(name, [reader.schema.names[k] for k in shown], fetch, rows=_length(frame))
 
 
-def lazy_table(frame: Any) -> Table:
+def lazy_table(frame: Any) -> SourceTable:
     """A polars LazyFrame: only the columns that are read are computed."""
     name = "the polars LazyFrame"
     with explained(f"{name} cannot be computed", Exception):
@@ -168,10 +171,10 @@ def lazy_table(frame: Any) -> Table:
         table = frame_table(frame_read)
         yield from table.fetch([table.columns.index(columns[p]) for p in positions])
 
-    return Table(name, columns, fetch)
+    return SourceTable(name, columns, fetch)
 
 
-def pairs_table(pairs: Sequence[Any], columns: Columns) -> Table:
+def pairs_table(pairs: Sequence[Any], columns: ColumnRequest) -> SourceTable:
     """A list of pairs (user, item)."""
     widths = {len(pair) if isinstance(pair, list | tuple | np.ndarray) else 0 for pair in pairs}
     width = len(pairs[0])
@@ -183,7 +186,7 @@ def pairs_table(pairs: Sequence[Any], columns: Columns) -> Table:
     return _columns_table([list(column) for column in zip(*pairs, strict=True)], "the list of pairs", columns)
 
 
-def array_table(array: np.ndarray[Any, Any], columns: Columns) -> Table:
+def array_table(array: np.ndarray[Any, Any], columns: ColumnRequest) -> SourceTable:
     """A numpy array of pairs: two columns, or one of records with names."""
     name = "the numpy array"
     if array.dtype.names and array.ndim == 1:
@@ -193,7 +196,7 @@ def array_table(array: np.ndarray[Any, Any], columns: Columns) -> Table:
     return _columns_table(list(array.T), name, columns)
 
 
-def _columns_table(values: list[Any], name: str, columns: Columns, names: list[str] | None = None) -> Table:
+def _columns_table(values: list[Any], name: str, columns: ColumnRequest, names: list[str] | None = None) -> SourceTable:
     """Columns in memory. Without names there must be two: what more of them are, nothing tells."""
     if names is None and len(values) != 2 and not columns.chosen:
         raise InputError(
@@ -207,7 +210,7 @@ def _columns_table(values: list[Any], name: str, columns: Columns, names: list[s
             yield pa.RecordBatch.from_arrays(arrays, names=[f"c{k}" for k in range(len(positions))])
 
     shown = names or [f"column {k}" for k in range(len(values))]
-    return Table(name, shown, fetch, named=names is not None, rows=len(values[0]))
+    return SourceTable(name, shown, fetch, named=names is not None, rows=len(values[0]))
 
 
 def array_of(values: Any, name: str) -> pa.Array:

@@ -17,32 +17,24 @@ What cannot be rows of pairs is refused: a table with one column for each item, 
 
 from __future__ import annotations
 
-import codecs
-import gzip
 import re
-import zlib
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 from komd.data.columns import MELT, listing, role
+from komd.data.first_lines import LINE_END, first_lines
 from komd.errors import InputError, argument
 
 __all__ = ["Layout", "sniff"]
 
-_HEAD = 1 << 16  # bytes looked at, or more until there are two lines
-_LONGEST = 1 << 24  # bytes that the first two lines may have
-_PACKED = 1 << 18  # the same of a gzipped file, to see how far it is packed
 _LINES = 1000
 _SEPARATORS = ("\t", "::", ",", ";", "|", " ")
 _QUOTED = {",", ";"}  # separators with which double quotes always count
 _BLANKS = {"\t": " ", " ": "\t"}  # what may stand around a field, where it is not the separator
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _YES_NO = re.compile(r"[01](\.0*)?|true|false", re.IGNORECASE)
-_LINE_END = re.compile(r"\r\n|\n|\r")
 _SPELLED = {"\\t": "\t", "tab": "\t", "space": " "}
-_ARCHIVES = {b"PK\x03\x04": "a zip archive", b"BZh": "bz2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 Rows = list[list["Field"]]
 
@@ -85,20 +77,12 @@ def sniff(path: Path, *, header: bool | None, separator: str | None, by_name: bo
 
     `by_name`: a column is asked for by name. `chosen`: the columns of users and items are both asked for.
     """
-    text, whole, packed = _head(path)
-    ends = set(_LINE_END.findall(text if whole else text[:-1]))
-    if len(ends) > 1:
-        raise InputError(f"{path} mixes {mixed_ends(ends)}")
-    size = path.stat().st_size * (packed or 1.0)
-    about = int(size * max(1, text.count("\n")) / max(1, len(text.encode())))
-    if not whole:
-        text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]  # the last line is cut off in the middle
-    body = text.lstrip(" \t\r\n")
-    if not body:
-        raise InputError(f"{path} is empty")
-    start = max(text.rfind("\n", 0, len(text) - len(body)), text.rfind("\r", 0, len(text) - len(body))) + 1
-    skip, body = len(_LINE_END.findall(text[:start])), text[start:]
-    cut = _cut_by(body, _spelled(separator), whole) if separator is not None else _found(body, whole)
+    head = first_lines(path)
+    cut = (
+        _found(head.text, head.complete)
+        if separator is None
+        else _cut_by(head.text, _spelled(separator), head.complete)
+    )
     if cut is None or len(cut.rows[0]) < 2:
         by = "" if cut is None or separator is None else f" when separated by {cut.separator!r}"
         raise InputError(f"{path} has one column{by}; users and items need two (choose with {argument('separator')})")
@@ -113,56 +97,7 @@ def sniff(path: Path, *, header: bool | None, separator: str | None, by_name: bo
     columns = list(plain[0]) if header else [f"column {k}" for k in range(width)]
     if header and _has_row_names(filled):
         columns.insert(0, "")
-    return Layout(cut.separator, cut.quote, cut.escape, header, skip, columns, packed > 0, about)
-
-
-def mixed_ends(ends: set[str]) -> str:
-    """What is wrong with lines that end in several ways, and what to do."""
-    named = " and ".join(sorted(repr(end).strip("'") for end in ends)) or r"such as \n and \r\n"
-    return f"line ends ({named}): give it one kind, for example with dos2unix"
-
-
-def _head(path: Path) -> tuple[str, bool, float]:
-    """The first bytes as text, whether they are all there is, and how far the file is packed (0: not gzipped)."""
-    with path.open("rb") as file:
-        start = file.read(8)
-    gzipped = start.startswith(b"\x1f\x8b")
-    for magic, kind in _ARCHIVES.items():
-        if start.startswith(magic):
-            raise InputError(f"{path} is {kind}: unpack it, or compress it with gzip instead")
-    try:
-        with gzip.open(path, "rb") if gzipped else path.open("rb") as file:
-            head = file.read(_HEAD + 1)
-            wanted = _HEAD
-            while len(head) > wanted and not re.search(rb"[^\s][\r\n]+[^\r\n]+[\r\n]", head):
-                if wanted >= _LONGEST:
-                    raise InputError(f"{path} has no two lines in its first {_LONGEST >> 20} MB: this is no table")
-                wanted *= 2
-                head += file.read(wanted + 1 - len(head))
-        packed = _packed(path) if gzipped else 0.0
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path} is not a whole gzip file: {error}") from None
-    whole = len(head) <= wanted
-    if head.startswith(_UTF16) or b"\0" in head:
-        raise InputError(f"{path} is not text (it holds zero bytes); give CSV, TSV or Parquet, in UTF-8")
-    try:
-        text = codecs.getincrementaldecoder("utf-8-sig")().decode(head, final=whole)
-    except UnicodeDecodeError as error:
-        line = head.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path}, line {line}: not UTF-8 text; convert it, for example with iconv") from None
-    return text, whole, packed
-
-
-def _packed(path: Path) -> float:
-    """How many bytes of text one byte of a gzipped file stands for, near its beginning."""
-    with path.open("rb") as file:
-        rest = file.read(_PACKED)
-    read, plain = len(rest), 0
-    while rest.startswith(b"\x1f\x8b"):  # there may be several parts, one after another
-        part = zlib.decompressobj(wbits=31)
-        plain += len(part.decompress(rest))
-        rest = part.unused_data
-    return max(1, plain) / max(1, read - len(rest))
+    return Layout(cut.separator, cut.quote, cut.escape, header, head.blank_lines, columns, head.gzipped, head.rows)
 
 
 def _spelled(separator: str) -> str:
@@ -172,10 +107,10 @@ def _spelled(separator: str) -> str:
     return separator
 
 
-def _found(body: str, whole: bool) -> _Cut | None:
+def _found(body: str, complete: bool) -> _Cut | None:
     # A candidate must cut most lines alike: a damaged line is then reported by its number, not hidden.
     alike: dict[str, tuple[float, int]] = {}
-    cuts = {separator: _cut_by(body, separator, whole) for separator in _SEPARATORS if separator in body}
+    cuts = {separator: _cut_by(body, separator, complete) for separator in _SEPARATORS if separator in body}
     for separator, cut in cuts.items():
         width, times = cut.widths.most_common(1)[0]
         if width >= 2 and 2 * times > len(cut.rows):
@@ -187,15 +122,15 @@ def _found(body: str, whole: bool) -> _Cut | None:
     return None
 
 
-def _cut_by(body: str, separator: str, whole: bool) -> _Cut:
+def _cut_by(body: str, separator: str, complete: bool) -> _Cut:
     """The first lines cut by this separator, with the quotes that count there."""
-    lines = [line for line in _LINE_END.split(body) if line.strip()][:_LINES]
+    lines = [line for line in LINE_END.split(body) if line.strip()][:_LINES]
     plain = [[Field(text) for text in _trimmed(line, separator).split(separator)] for line in lines]
     even = len(set(map(len, plain))) == 1
     for quote, escape in (('"', '"'), ('"', "\\"), ("'", "'"), ("'", "\\")):
         if quote not in body:
             continue
-        rows = _rows(body, separator, quote, escape, whole)
+        rows = _rows(body, separator, quote, escape, complete)
         always = quote == '"' and separator in _QUOTED
         if rows and (always or _quotes_count(rows, separator, quote, even)):
             return _Cut(separator, quote, escape, rows)
@@ -203,7 +138,7 @@ def _cut_by(body: str, separator: str, whole: bool) -> _Cut:
     return _Cut(separator, quote, quote, plain)
 
 
-def _rows(body: str, separator: str, quote: str, escape: str, whole: bool) -> Rows:
+def _rows(body: str, separator: str, quote: str, escape: str, complete: bool) -> Rows:
     """The rows of a text with quotes; none at all if a quoted field does not end before a separator."""
     blanks = _BLANKS.get(separator, " \t")
     inner = f"(?:[^{quote}]|{quote}{quote})*" if escape == quote else rf"(?:[^{quote}\\]|\\.)*"
@@ -219,7 +154,7 @@ def _rows(body: str, separator: str, quote: str, escape: str, whole: bool) -> Ro
         if match:
             row.append(Field(match[1].replace(escape + quote, quote), True))
         elif opened.match(body, at):
-            return rows if not whole and cut_off.match(body, at) else []
+            return rows if not complete and cut_off.match(body, at) else []
         else:
             match = unquoted.match(body, at)
             assert match is not None  # it matches nothing at all, too
@@ -231,7 +166,7 @@ def _rows(body: str, separator: str, quote: str, escape: str, whole: bool) -> Ro
                 continue
             if separator != " ":  # a blank at the end of a line is none
                 row.append(Field(""))
-        end = _LINE_END.match(body, at)
+        end = LINE_END.match(body, at)
         at = end.end() if end else len(body)
         if len(row) > 1 or row[0].text.strip():
             rows.append(row)
@@ -240,7 +175,7 @@ def _rows(body: str, separator: str, quote: str, escape: str, whole: bool) -> Ro
 
 
 def _quotes_count(rows: Rows, separator: str, quote: str, even: bool) -> bool:
-    """Whether quotes were put around fields on purpose: around a whole column, or where they are needed.
+    """Whether quotes were put around fields on purpose: around all of a column, or where they are needed.
 
     `even`: cut without regard to quotes, all lines have as many fields; then no field goes over several lines.
     """
@@ -249,14 +184,14 @@ def _quotes_count(rows: Rows, separator: str, quote: str, even: bool) -> bool:
         for k, field in enumerate(row):
             if field.quoted or not _is_bare(field.text.strip()):
                 columns.setdefault(k, []).append(field)
-    whole = {k for k, fields in columns.items() if all(field.quoted for field in fields)}
-    some = [field for k, fields in columns.items() if k not in whole for field in fields if field.quoted]
+    full = {k for k, fields in columns.items() if all(field.quoted for field in fields)}
+    some = [field for k, fields in columns.items() if k not in full for field in fields if field.quoted]
     heads = [field for field in rows[0] if field.quoted] if len(rows) > 1 else []
     named = len(heads) == len(rows[0]) or any(separator in field.text for field in heads)
-    if even and any(field.quoted and _LINE_END.search(field.text) for row in rows for field in row):
+    if even and any(field.quoted and LINE_END.search(field.text) for row in rows for field in row):
         return False
-    needed = all(separator in field.text or quote in field.text or _LINE_END.search(field.text) for field in some)
-    return needed and bool(whole or some or named)
+    needed = all(separator in field.text or quote in field.text or LINE_END.search(field.text) for field in some)
+    return needed and bool(full or some or named)
 
 
 def _is_bare(text: str) -> bool:

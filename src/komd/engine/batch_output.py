@@ -123,7 +123,7 @@ def recommend_to(
                     table = model.lists_table(people.slice(first, last - first), parts)
                     done[_name(missing[k])] = _put(path / _name(missing[k]), table)
                     files.write_text(path / _SUMS, "".join(f"{each}  {name}\n" for name, each in sorted(done.items())))
-    except files.Busy:
+    except files.LockHeld:
         raise InputError(
             f"another run is writing to {path}: wait until it has ended, then repeat the call to check what it wrote, "
             "or choose another folder"
