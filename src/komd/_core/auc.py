@@ -6,7 +6,7 @@ import numpy as np
 
 from komd._core.compile import compiled, inner
 
-__all__ = ["LOWEST", "add_won", "area_under_curve", "level_unchosen", "mark_hits"]
+__all__ = ["LOWEST", "area_under_curve", "level_unchosen", "mark_hits", "pairs_won"]
 
 LOWEST = -np.finfo(np.float64).max  # the score of every item that nobody chose, where areas are measured
 
@@ -39,18 +39,7 @@ def area_under_curve(
         for j in range(row.shape[0]):
             others += row[j] > -np.inf
         size = tested.shape[0]
-        areas[u] = _won(row, tested, tie) / (size * others) if size > 0 and others > 0 else np.nan
-
-
-@compiled
-def add_won(scores: np.ndarray, test_indptr: np.ndarray, tested: np.ndarray, tie: float, won: np.ndarray) -> None:
-    """The same strip by strip: won[u] += pairs in the right order between u's test items and the items of the strip.
-
-    `tested` are the scores of all test items, ascending for each user; in the strip they, too, are at minus infinity.
-    Items that nobody chose are at `LOWEST` in both.
-    """
-    for u in range(test_indptr.shape[0] - 1):
-        won[u] += _won(scores[u], tested[test_indptr[u] : test_indptr[u + 1]], tie)
+        areas[u] = pairs_won(row, tested, tie) / (size * others) if size > 0 and others > 0 else np.nan
 
 
 @inner
@@ -61,8 +50,12 @@ def level_unchosen(row: np.ndarray, chosen: int) -> None:
 
 
 @inner
-def _won(row: np.ndarray, tested: np.ndarray, tie: float) -> float:
-    """Pairs (test item, item of `row` above minus infinity) in the right order, an equal pair counting `tie`."""
+def pairs_won(row: np.ndarray, tested: np.ndarray, tie: float) -> float:
+    """Pairs (test item, item of `row` above minus infinity) in the right order, an equal pair counting `tie`.
+
+    `tested` are the scores of the test items, ascending; in `row` they are at minus infinity. Items that nobody chose
+    are at `LOWEST` in both. Over strips of items the numbers add up.
+    """
     size = tested.shape[0]
     if size == 0:
         return 0.0

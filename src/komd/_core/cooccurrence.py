@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from komd._core.compile import compiled, inner
+from komd._core.groups import CountedPairs
 from komd._core.prefetch import fetch_ahead, prefetch
 
 __all__ = ["count_pairs", "count_row", "count_touched", "count_upper", "reach"]
@@ -18,11 +19,8 @@ __all__ = ["count_pairs", "count_row", "count_touched", "count_upper", "reach"]
 
 @compiled
 def count_upper(
-    item_indptr: np.ndarray,
-    item_users: np.ndarray,
+    pairs: CountedPairs,
     item_where: np.ndarray,
-    user_indptr: np.ndarray,
-    user_items: np.ndarray,
     first: int,
     last: int,
     counts: np.ndarray,
@@ -34,15 +32,16 @@ def count_upper(
     everything from there to the end of the user's row is a j >= i: half of the work is never done.
     Twin: tests/reference.py::cooccurrence.
     """
+    user_items = pairs.user_items
     for i in range(first, last):
         row = counts[i - first]
-        for p in range(item_indptr[i], item_indptr[i + 1]):
-            v = item_users[p]
+        for p in range(pairs.item_indptr[i], pairs.item_indptr[i + 1]):
+            v = pairs.item_users[p]
             if weights is None:
                 weight = 1
             else:
                 weight = weights[v]
-            for k in range(item_where[p], user_indptr[v + 1]):
+            for k in range(item_where[p], pairs.user_indptr[v + 1]):
                 row[np.uint32(user_items[k])] += weight
 
 
@@ -52,11 +51,9 @@ _AHEAD = 4  # users whose rows are asked for in advance: enough to hide a trip t
 
 @inner
 def count_row(
+    pairs: CountedPairs,
     first: int,
     stop: int,
-    item_users: np.ndarray,
-    user_indptr: np.ndarray,
-    user_items: np.ndarray,
     whole: bool,
     counter: np.ndarray,
     touched: np.ndarray,
@@ -69,6 +66,7 @@ def count_row(
     first touch, which is where the counter is still zero: hence weights must be > 0, and sums of such never are. A row
     that is counted `whole`, for the caller to go through all counters, keeps no list.
     """
+    item_users, user_indptr, user_items = pairs.item_users, pairs.user_indptr, pairs.user_items
     for p in range(first, stop):
         fetch_ahead(p, item_users, user_indptr, user_items)
         v = item_users[p]
@@ -91,10 +89,7 @@ def count_row(
 
 @compiled
 def count_pairs(
-    item_indptr: np.ndarray,
-    item_users: np.ndarray,
-    user_indptr: np.ndarray,
-    user_items: np.ndarray,
+    pairs: CountedPairs,
     first: int,
     last: int,
     counter: np.ndarray,
@@ -109,13 +104,13 @@ def count_pairs(
     is filled from indptr[0]; `indices` and `counts` are long enough for every row, and one place
     longer. Twin: tests/reference.py::cooccurrence.
     """
-    mean = user_items.size // max(user_indptr.size - 1, 1)
+    mean = pairs.user_items.size // max(pairs.user_indptr.size - 1, 1)
     end = indptr[0]
     for i in range(first, last):
         start = end
-        first_pair, stop = item_indptr[i], item_indptr[i + 1]
+        first_pair, stop = pairs.item_indptr[i], pairs.item_indptr[i + 1]
         whole = (stop - first_pair) * mean > counter.size  # so many counts that a list would not be short
-        end = count_row(first_pair, stop, item_users, user_indptr, user_items, whole, counter, indices, end, weights)
+        end = count_row(pairs, first_pair, stop, whole, counter, indices, end, weights)
         if whole or (end - start) * _THIN > counter.size:
             # So full a row is put in order by going through all counters, not by sorting.
             end = start
@@ -136,10 +131,7 @@ def count_pairs(
 
 @compiled
 def count_touched(
-    item_indptr: np.ndarray,
-    item_users: np.ndarray,
-    user_indptr: np.ndarray,
-    user_items: np.ndarray,
+    pairs: CountedPairs,
     rows: np.ndarray,
     stamps: np.ndarray,
     touched: np.ndarray,
@@ -151,11 +143,12 @@ def count_touched(
     met. `stamps` (one number an item) holds no number of `rows` on entry. With `item_where` (see `count_upper`; rows
     of users sorted) only j >= rows[k] are counted: half of the work. Twin: tests/reference.py::cooccurrence.
     """
+    item_users, user_indptr, user_items = pairs.item_users, pairs.user_indptr, pairs.user_items
     for k in range(rows.size):
         i = rows[k]
         met = 0
-        stop = item_indptr[i + 1]
-        for p in range(item_indptr[i], stop):
+        stop = pairs.item_indptr[i + 1]
+        for p in range(pairs.item_indptr[i], stop):
             if p + _AHEAD < stop:
                 if item_where is None:
                     prefetch(user_items, user_indptr[item_users[p + _AHEAD]])

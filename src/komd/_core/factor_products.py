@@ -1,29 +1,55 @@
-"""What a matrix loses to its low-rank part W W': of scores, and of single entries; and products of it with vectors.
+"""The low-rank correction W W' of a matrix: of scores and of single entries; and products of a matrix with vectors.
 
-Sums over the factors are taken one after another, in single precision, whatever people or items they are taken for
+Sums over the factors are taken one after another, in single precision, whatever users or items they are taken for
 together: an answer does not depend, to the last bit, on how the work was cut. W is transposed a few items at a time, so
 that the innermost loops run over neighbours in memory.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from komd._core.compile import compiled, inner
+from komd._core.groups import Rows
 
-__all__ = ["multiply_rows", "project", "take_squares", "take_targets", "taken_scores"]
+__all__ = [
+    "Tile",
+    "factor_products",
+    "multiply_rows",
+    "project",
+    "subtract_row",
+    "subtract_square",
+    "subtract_squares",
+    "subtract_targets",
+    "tile_for",
+]
+
+_TILE = 64  # items whose factors are transposed at a time
+
+
+class Tile(NamedTuple):
+    """Scratch of one thread: the factors of some items (factors × items), and a number for each of these items."""
+
+    factors: NDArray[np.float32]
+    line: NDArray[np.float32]
+
+
+def tile_for(factors: int) -> Tile:
+    """Scratch for so many factors."""
+    return Tile(np.empty((factors, _TILE), np.float32), np.empty(_TILE, np.float32))
 
 
 @compiled
-def project(
-    W: np.ndarray, indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, sums: np.ndarray, out: np.ndarray
-) -> None:
-    """out[u] = sum over u's items i of weights_i W[i]: where a person stands among the factors. `sums` is scratch."""
-    for u in range(indptr.shape[0] - 1):
+def project(W: np.ndarray, rows: Rows, weights: np.ndarray, sums: np.ndarray, out: np.ndarray) -> None:
+    """out[u] = the sum over u's items i of weights_i W[i]: the user's projection on the factors. `sums` is scratch."""
+    for u in range(rows.indptr.shape[0] - 1):
         sums[:] = 0.0
-        for p in range(indptr[u], indptr[u + 1]):
+        for p in range(rows.indptr[u], rows.indptr[u + 1]):
             w = weights[p]
-            row = W[indices[p]]
+            row = W[rows.indices[p]]
             for k in range(row.shape[0]):
                 sums[k] += w * row[k]
         for k in range(sums.shape[0]):
@@ -31,79 +57,81 @@ def project(
 
 
 @compiled
-def taken_scores(W: np.ndarray, people: np.ndarray, tile: np.ndarray, out: np.ndarray) -> None:
-    """out[u, j] = people[u] · W[j]. `tile` is scratch, factors x some items. Twin: people @ W.T."""
-    for start in range(0, W.shape[0], tile.shape[1]):
-        width = min(tile.shape[1], W.shape[0] - start)
+def factor_products(A: np.ndarray, W: np.ndarray, tile: Tile, out: np.ndarray) -> None:
+    """out[u, j] = A[u] · W[j]. Twin: A @ W.T."""
+    for start in range(0, W.shape[0], _TILE):
+        width = min(_TILE, W.shape[0] - start)
         for j in range(width):
-            _turn(W[start + j], tile, j)
-        for u in range(people.shape[0]):
-            _products(people[u], tile, out[u, start : start + width])
+            _transpose(W[start + j], tile.factors, j)
+        for u in range(A.shape[0]):
+            _products(A[u], tile.factors, out[u, start : start + width])
 
 
 @compiled
-def take_targets(
-    W: np.ndarray,
-    people: np.ndarray,
-    indptr: np.ndarray,
-    targets: np.ndarray,
-    tile: np.ndarray,
-    line: np.ndarray,
-    scores: np.ndarray,
-) -> None:
-    """Subtract people[u] · W[j] from the scores of each person's targets j, to the last bit as `taken_scores` has it.
-
-    `tile` and `line` are scratch: factors x some items, and a number for each of these.
-    """
-    for u in range(people.shape[0]):
-        for start in range(indptr[u], indptr[u + 1], tile.shape[1]):
-            width = min(tile.shape[1], indptr[u + 1] - start)
+def subtract_targets(W: np.ndarray, projected: np.ndarray, targets: Rows, tile: Tile, scores: np.ndarray) -> None:
+    """Subtract projected[u] · W[j] from the score of each target j of user u, to the last bit as `factor_products`."""
+    for u in range(projected.shape[0]):
+        end = targets.indptr[u + 1]
+        for start in range(targets.indptr[u], end, _TILE):
+            width = min(_TILE, end - start)
             for j in range(width):
-                _turn(W[targets[start + j]], tile, j)
-            _products(people[u], tile, line[:width])
+                _transpose(W[targets.indices[start + j]], tile.factors, j)
+            _products(projected[u], tile.factors, tile.line[:width])
             for j in range(width):
-                scores[start + j] -= line[j]
+                scores[start + j] -= tile.line[j]
 
 
 @compiled
-def take_squares(
-    W: np.ndarray,
-    added: int,
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    starts: np.ndarray,
-    tile: np.ndarray,
-    line: np.ndarray,
-    blocks: np.ndarray,
-) -> None:
-    """Subtract W[i] · W[j] for each person's items i and j, where `blocks` holds the entries between them.
+def subtract_squares(W: np.ndarray, added: int, rows: Rows, starts: np.ndarray, tile: Tile, blocks: np.ndarray) -> None:
+    """Subtract W[i] · W[j] for each user's items i and j, where `blocks` holds the entries between them.
 
-    The last `added` factors are added instead.
-    A person's entries stand row by row from `starts[u]`; rows may go on with others, up to the `starts` of the next
-    person. Scratch as above.
+    The last `added` factors are added instead. A user's entries stand row by row from `starts[u]`; rows may go on with
+    others, up to the `starts` of the next user.
     """
-    for u in range(indptr.shape[0] - 1):
-        h = indices[indptr[u] : indptr[u + 1]]
-        m_u = h.shape[0]
-        if m_u == 0:
-            continue
-        stride = (starts[u + 1] - starts[u]) // m_u
-        for start in range(0, m_u, tile.shape[1]):
-            width = min(tile.shape[1], m_u - start)
-            for j in range(width):
-                _turn(W[h[start + j]], tile, j)
-            for k in range(W.shape[1] - added, W.shape[1]):
-                for j in range(width):
-                    tile[k, j] = -tile[k, j]
-            for x in range(m_u):
-                _products(W[h[x]], tile, line[:width])
-                at = starts[u] + x * stride + start
-                for j in range(width):
-                    blocks[at + j] -= line[j]
+    for u in range(rows.indptr.shape[0] - 1):
+        h = rows.indices[rows.indptr[u] : rows.indptr[u + 1]]
+        if h.shape[0] > 0:
+            block = blocks[starts[u] : starts[u + 1]]
+            subtract_square(W, added, h, block.reshape(h.shape[0], block.shape[0] // h.shape[0]), tile)
 
 
 @inner
-def _turn(row: np.ndarray, tile: np.ndarray, j: int) -> None:
+def subtract_square(W: np.ndarray, added: int, h: np.ndarray, K_u: np.ndarray, tile: Tile) -> None:
+    """The same for one user's items h: the first columns of K_u."""
+    for start in range(0, h.shape[0], _TILE):
+        width = _signed_tile(W, added, h, start, tile)
+        for x in range(h.shape[0]):
+            _subtract_line(W, h, x, K_u[x], start, width, tile)
+
+
+@inner
+def subtract_row(W: np.ndarray, added: int, h: np.ndarray, x: int, row: np.ndarray, tile: Tile) -> None:
+    """The same for one row of it, that of item h[x]."""
+    for start in range(0, h.shape[0], _TILE):
+        _subtract_line(W, h, x, row, start, _signed_tile(W, added, h, start, tile), tile)
+
+
+@inner
+def _signed_tile(W: np.ndarray, added: int, h: np.ndarray, start: int, tile: Tile) -> int:
+    """Fill the tile with the factors of h[start:], those to be added negated; returns how many items there are."""
+    width = min(_TILE, h.shape[0] - start)
+    for j in range(width):
+        _transpose(W[h[start + j]], tile.factors, j)
+    for k in range(W.shape[1] - added, W.shape[1]):
+        for j in range(width):
+            tile.factors[k, j] = -tile.factors[k, j]
+    return width
+
+
+@inner
+def _subtract_line(W: np.ndarray, h: np.ndarray, x: int, row: np.ndarray, start: int, width: int, tile: Tile) -> None:
+    _products(W[h[x]], tile.factors, tile.line[:width])
+    for j in range(width):
+        row[start + j] -= tile.line[j]
+
+
+@inner
+def _transpose(row: np.ndarray, tile: np.ndarray, j: int) -> None:
     """Column j of the tile is this row."""
     for k in range(row.shape[0]):
         tile[k, j] = row[k]

@@ -1,53 +1,64 @@
-"""Parts of K that people need, taken from rows that are counted once and forgotten: for their problems and targets."""
+"""Parts of K that users need, read from rows that are counted once and not kept: for their problems and targets."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from komd._core.compile import compiled
 from komd._core.cooccurrence import count_row
+from komd._core.groups import CountedPairs, Rows
 
-__all__ = ["deliver", "gather_rows", "score_targets"]
+__all__ = ["GatherScratch", "copy_pieces", "gather_rows", "gather_scratch"]
 
 _CLEARED = 16  # counters cleared in the time of one count: a row with more counts than one in so many keeps no list
 
 
+class GatherScratch(NamedTuple):
+    """Buffers of one thread: a counter for each item, all zero between calls, and a list of the items counted."""
+
+    counter: NDArray[np.generic]
+    touched: NDArray[np.int32]
+
+
+def gather_scratch(items: int, number: type[np.int32] | type[np.float64]) -> GatherScratch:
+    """Scratch buffers for `gather_rows`; the list is written one place ahead of its end."""
+    return GatherScratch(np.zeros(items, number), np.empty(items + 1, np.int32))
+
+
 @compiled
 def gather_rows(
-    item_indptr: np.ndarray,
-    item_users: np.ndarray,
-    user_indptr: np.ndarray,
-    user_items: np.ndarray,
+    pairs: CountedPairs,
     rows: np.ndarray,
     left: np.ndarray,
     right: np.ndarray,
-    people_indptr: np.ndarray,
-    people: np.ndarray,
-    wanted_indptr: np.ndarray,
-    wanted: np.ndarray,
-    counter: np.ndarray,
-    touched: np.ndarray,
+    users_of: Rows,
+    wanted: Rows,
+    scratch: GatherScratch,
     columns: np.ndarray,
     products: np.ndarray,
     weights: np.ndarray | None = None,
 ) -> int:
-    """For i in `rows` and each of the people who have i: |U_i ∩ U_j| · left_i · right_j for the items j they want.
+    """For i in `rows` and each user who asks for i: |U_i ∩ U_j| · left_i · right_j for the items j the user wants.
 
-    `people_indptr` and `people` are compressed rows by item. `counter` (one number an item, zero on entry and return)
-    and `touched` (one place more than items) are scratch. Returns the entries written.
+    `users_of` are, for each item, the users who ask; `wanted` are the items each of them wants. Returns the number of
+    entries written to `columns` and `products`.
     """
-    mean = user_items.shape[0] // max(user_indptr.shape[0] - 1, 1)
+    counter, touched = scratch.counter, scratch.touched
+    mean = pairs.user_items.shape[0] // max(pairs.user_indptr.shape[0] - 1, 1)
     end = 0
     for r in range(rows.shape[0]):
         i = rows[r]
-        first, stop = item_indptr[i], item_indptr[i + 1]
+        first, stop = pairs.item_indptr[i], pairs.item_indptr[i + 1]
         whole = (stop - first) * mean * _CLEARED > counter.shape[0]
-        met = count_row(first, stop, item_users, user_indptr, user_items, whole, counter, touched, 0, weights)
+        met = count_row(pairs, first, stop, whole, counter, touched, 0, weights)
         scale = left[i]
-        for p in range(people_indptr[i], people_indptr[i + 1]):
-            u = people[p]
-            for k in range(wanted_indptr[u], wanted_indptr[u + 1]):
-                j = wanted[k]
+        for p in range(users_of.indptr[i], users_of.indptr[i + 1]):
+            u = users_of.indices[p]
+            for k in range(wanted.indptr[u], wanted.indptr[u + 1]):
+                j = wanted.indices[k]
                 columns[end] = j
                 products[end] = counter[j] * scale * right[j]
                 end += 1
@@ -59,7 +70,7 @@ def gather_rows(
 
 
 @compiled
-def deliver(values: np.ndarray, destinations: np.ndarray, lengths: np.ndarray, blocks: np.ndarray) -> None:
+def copy_pieces(values: np.ndarray, destinations: np.ndarray, lengths: np.ndarray, blocks: np.ndarray) -> None:
     """Copy pieces of `values`, one after another, each to its place in `blocks`."""
     start = 0
     for p in range(destinations.shape[0]):
@@ -67,38 +78,3 @@ def deliver(values: np.ndarray, destinations: np.ndarray, lengths: np.ndarray, b
         for k in range(lengths[p]):
             blocks[to + k] = values[start + k]
         start += lengths[p]
-
-
-@compiled
-def score_targets(
-    blocks: np.ndarray,
-    starts: np.ndarray,
-    skip: bool,
-    S: np.ndarray,
-    indptr: np.ndarray,
-    weights: np.ndarray,
-    offsets: np.ndarray,
-    target_indptr: np.ndarray,
-    targets: np.ndarray,
-    scores: np.ndarray,
-) -> None:
-    """The scores of each person's targets, from K(i, t) gathered: to the last bit those of `score_strip`.
-
-    The block of person u begins at `starts[u]` of `blocks`: a row for each item of the history, a column a target,
-    after one a history item if `skip`.
-    """
-    for u in range(indptr.shape[0] - 1):
-        first = target_indptr[u]
-        out = scores[first : target_indptr[u + 1]]
-        width = out.shape[0]
-        offset = offsets[u]
-        for k in range(width):
-            out[k] = -offset * S[targets[first + k]]
-        before = indptr[u + 1] - indptr[u] if skip else 0
-        at = starts[u] + before
-        for p in range(indptr[u], indptr[u + 1]):
-            w = weights[p]
-            line = blocks[at : at + width]
-            for k in range(width):
-                out[k] += w * line[k]
-            at += before + width

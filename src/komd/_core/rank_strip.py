@@ -1,72 +1,99 @@
-"""What is done with a strip of K, one person after another, so that a person's scores of it never leave the cache."""
+"""What is done with a strip of K, one user after another, so that a user's scores of it never leave the cache."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
-from komd._core.auc import add_won, level_unchosen
+from komd._core.auc import level_unchosen, pairs_won
 from komd._core.compile import compiled
+from komd._core.groups import StripArrays, WeightedUsers
 from komd._core.strip_counting import score_strip
-from komd._core.top_n import push_top, veil_strip
+from komd._core.top_n import mask_strip, push_top
 
-__all__ = ["use_strip"]
+__all__ = ["ItemTerms", "Lists", "Masked", "TargetPairs", "rank_strip"]
+
+
+class ItemTerms(NamedTuple):
+    """Of the items of a strip: S, and the popularity by which users without history are scored."""
+
+    S: NDArray[np.float64]
+    popularity: NDArray[np.float64]
+
+
+class Masked(NamedTuple):
+    """The items each user knows, how far they have been used (`cursor`), and whether lists leave them out."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    cursor: NDArray[np.int64]
+    exclude: bool
+
+
+class Lists(NamedTuple):
+    """The candidates of the strip, and each user's best so far as `push_top` keeps them; n = 0 is not asked for."""
+
+    candidates: NDArray[np.int32]
+    items: NDArray[np.int32]
+    scores: NDArray[np.float64]
+    counts: NDArray[np.int64]
+
+
+class TargetPairs(NamedTuple):
+    """Each user's targets (empty `indptr`: not asked for), their scores ascending, and the pairs won so far.
+
+    An equal pair counts `tie`. Items from number `chosen` on, which nobody chose, lose to every other item.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    cursor: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    tie: float
+    chosen: int
+    won: NDArray[np.float64]
 
 
 @compiled
-def use_strip(
-    row_of: np.ndarray,
-    places: np.ndarray,
-    columns: np.ndarray,
-    values: np.ndarray,
+def rank_strip(
+    strip: StripArrays,
     first: int,
-    S: np.ndarray,
-    popularity: np.ndarray,
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    weights: np.ndarray,
-    offsets: np.ndarray,
-    taken: np.ndarray,
-    known_indptr: np.ndarray,
-    known: np.ndarray,
-    exclude_seen: bool,
-    seen: np.ndarray,
-    candidates: np.ndarray,
-    best_items: np.ndarray,
-    best_scores: np.ndarray,
-    counts: np.ndarray,
-    target_indptr: np.ndarray,
-    targets: np.ndarray,
-    met: np.ndarray,
-    tested: np.ndarray,
-    tie: float,
-    chosen: int,
-    won: np.ndarray,
+    terms: ItemTerms,
+    users: WeightedUsers,
+    correction: np.ndarray,
+    known: Masked,
+    best: Lists,
+    targets: TargetPairs,
     scores: np.ndarray,
 ) -> None:
-    """Score a strip for each person, leave out the items they know, merge into their best, and count pairs won.
+    """Score a strip for each user, mask the items they know, merge into their best, and count the pairs won.
 
-    `taken` is what a filtered matrix takes from the scores, or empty. People without history are scored by
-    `popularity`. Lists of length 0 and an empty `target_indptr` are not asked for. Items from number `chosen` on, which
-    nobody chose, lose to every other item. `scores` is scratch, one row as long as the strip is wide.
-    The parts are `_core/strip_counting.py`, `topn.py`, `ranks.py`.
+    The strip begins at item `first`. `correction` (users × width, or empty) is subtracted from the scores. `scores` is
+    scratch, one row as long as the strip is wide.
     """
-    measured = target_indptr.shape[0] > 0
-    for u in range(indptr.shape[0] - 1):
-        row = indptr[u : u + 2]
-        if row[0] == row[1]:
-            scores[0] = popularity
+    measured = targets.indptr.shape[0] > 0
+    row = scores[0]
+    for u in range(users.indptr.shape[0] - 1):
+        p, stop = users.indptr[u], users.indptr[u + 1]
+        if p == stop:
+            row[:] = terms.popularity
         else:
-            score_strip(row_of, places, columns, values, S, row, indices, weights, offsets[u : u + 1], scores)
-            if taken.shape[0] > 0:
-                for j in range(taken.shape[1]):
-                    scores[0, j] -= taken[u, j]
-        if exclude_seen:
-            veil_strip(known_indptr[u : u + 2], known, first, seen[u : u + 1], scores)
-        if best_items.shape[1] > 0:
-            push_top(scores, candidates, first, best_items[u : u + 1], best_scores[u : u + 1], counts[u : u + 1])
+            score_strip(strip, terms.S, users.indices[p:stop], users.weights[p:stop], users.offsets[u], row)
+            if correction.shape[0] > 0:
+                for j in range(correction.shape[1]):
+                    row[j] -= correction[u, j]
+        if known.exclude:
+            mask_strip(known.indptr[u + 1], known.indices, first, known.cursor[u : u + 1], row)
+        if best.items.shape[1] > 0:
+            push_top(
+                scores, best.candidates, first, best.items[u : u + 1], best.scores[u : u + 1], best.counts[u : u + 1]
+            )
         if measured:
-            if not exclude_seen:
-                veil_strip(known_indptr[u : u + 2], known, first, seen[u : u + 1], scores)
-            veil_strip(target_indptr[u : u + 2], targets, first, met[u : u + 1], scores)
-            level_unchosen(scores[0], chosen - first)
-            add_won(scores, target_indptr[u : u + 2], tested, tie, won[u : u + 1])
+            if not known.exclude:
+                mask_strip(known.indptr[u + 1], known.indices, first, known.cursor[u : u + 1], row)
+            mask_strip(targets.indptr[u + 1], targets.indices, first, targets.cursor[u : u + 1], row)
+            level_unchosen(row, targets.chosen - first)
+            tested = targets.scores[targets.indptr[u] : targets.indptr[u + 1]]
+            targets.won[u] += pairs_won(row, tested, targets.tie)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from komd._core.compile import compiled, inner
 from komd._core.sweep import sweep
 
-__all__ = ["EASY_STEPS", "ROUNDS", "move_weight", "solve_shrinking", "solve_simplex", "worst_pair"]
+__all__ = [
+    "EASY_STEPS",
+    "ROUNDS",
+    "SimplexScratch",
+    "move_weight",
+    "simplex_scratch",
+    "solve_shrinking",
+    "solve_simplex",
+    "worst_pair",
+]
 
 _WORTH_SWEEPING = 96  # items from which four at a time are faster than one
 _FLAT = 1e-12  # curvature below this is rounding: two items are the same item
@@ -100,28 +112,40 @@ EASY_STEPS = 20  # times m_u: a problem that needs more is ill-conditioned, and 
 ROUNDS = 50
 
 
+class SimplexScratch(NamedTuple):
+    """Buffers of one thread: the smaller problem of `solve_shrinking`, conjugate gradients on it, and `floor`."""
+
+    kept: NDArray[np.int32]
+    K_kept: NDArray[np.float32]
+    g_kept: NDArray[np.float64]
+    alpha_kept: NDArray[np.float64]
+    direction: NDArray[np.float64]
+    residual: NDArray[np.float64]
+    search: NDArray[np.float64]
+    product: NDArray[np.float64]
+    floor: NDArray[np.float64]
+
+
+def simplex_scratch(items: int, side: int) -> SimplexScratch:
+    """Scratch for problems of so many items, of which `solve_shrinking` sees those of at most `side`."""
+    g, alpha, direction, residual, search, product, floor = np.empty((7, items))
+    kept, K_kept = np.empty(items, np.int32), np.empty(side**2, np.float32)
+    return SimplexScratch(kept, K_kept, g, alpha, direction, residual, search, product, floor)
+
+
 @compiled
 def solve_shrinking(
-    K: np.ndarray,
-    q: np.ndarray,
-    g: np.ndarray,
-    lam: float,
-    alpha: np.ndarray,
-    tol: float,
-    kept: np.ndarray,
-    K_kept: np.ndarray,
-    lines: np.ndarray,
+    K: np.ndarray, q: np.ndarray, g: np.ndarray, lam: float, alpha: np.ndarray, tol: float, scratch: SimplexScratch
 ) -> None:
-    """The same answer as `solve_simplex`, sooner: finish on the items that still matter, then look at the others.
+    """The same answer as `solve_simplex`, sooner: finish on the items that still matter, then check the others.
 
     After some steps on all items, those without weight and far from gaining any are set aside, the rest is solved as a
     smaller problem that fits the cache, and the gradient of those set aside is computed afresh; if one of them now
-    wants weight, the round is repeated. The caller judges the answer by its gap. Scratch: `kept` as long as alpha,
-    `K_kept` its square, `lines` (7, as long).
+    wants weight, the round is repeated. The caller judges the answer by its gap.
     """
+    kept, floor = scratch.kept, scratch.floor
     m = alpha.shape[0]
     first = EASY_STEPS * m if m < _WORTH_SHRINKING else int(_FIRST_STEPS * m)
-    floor = lines[6]
     if solve_simplex(K, g, lam, alpha, tol, first, floor[:m]) >= 0:
         return
     for _ in range(ROUNDS):
@@ -134,8 +158,8 @@ def solve_shrinking(
             if alpha[k] > 0.0 or g[k] <= middle:
                 kept[size] = k
                 size += 1
-        K_small = K_kept[: size * size].reshape(size, size)
-        g_kept, alpha_kept = lines[0, :size], lines[1, :size]
+        K_small = scratch.K_kept[: size * size].reshape(size, size)
+        g_kept, alpha_kept = scratch.g_kept[:size], scratch.alpha_kept[:size]
         for x in range(size):
             row = K[kept[x]]
             out = K_small[x]
@@ -146,7 +170,7 @@ def solve_shrinking(
         for _ in range(ROUNDS):
             if solve_simplex(K_small, g_kept, lam, alpha_kept, 0.5 * tol, EASY_STEPS * size, floor[:size]) >= 0:
                 break
-            _descend_together(K_small, g_kept, lam, alpha_kept, tol, lines[2:6, :size])
+            _descend_together(K_small, g_kept, lam, alpha_kept, tol, scratch)
         for x in range(size):
             alpha[kept[x]] = alpha_kept[x]
         place = 0
@@ -164,7 +188,7 @@ def solve_shrinking(
 
 @inner
 def _descend_together(
-    K: np.ndarray, g: np.ndarray, lam: float, alpha: np.ndarray, tol: float, lines: np.ndarray
+    K: np.ndarray, g: np.ndarray, lam: float, alpha: np.ndarray, tol: float, scratch: SimplexScratch
 ) -> None:
     """One long step for ill-conditioned problems: towards the minimum over all items with weight at once.
 
@@ -172,7 +196,7 @@ def _descend_together(
     weight turns negative. Where K is flat the step goes to the edge. Pairwise steps before and after do the rest.
     """
     m = alpha.shape[0]
-    d, r, p, Hp = lines[0], lines[1], lines[2], lines[3]
+    d, r, p, Hp = scratch.direction[:m], scratch.residual[:m], scratch.search[:m], scratch.product[:m]
     free = 0
     mean = 0.0
     for i in range(m):

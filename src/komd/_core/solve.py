@@ -1,34 +1,153 @@
-"""The weights of many people: each one's small matrix gathered, their problem solved."""
+"""CF-KOMD's weights of many users: each one's small matrix K_u gathered, the problem on it solved."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from komd._core.compile import compiled, inner
-from komd._core.simplex import EASY_STEPS, ROUNDS, move_weight, solve_shrinking, worst_pair
+from komd._core.factor_products import Tile, subtract_row, subtract_square, tile_for
+from komd._core.groups import OwnEntries, Rows, StoredMatrix
+from komd._core.simplex import (
+    EASY_STEPS,
+    ROUNDS,
+    SimplexScratch,
+    move_weight,
+    simplex_scratch,
+    solve_shrinking,
+    worst_pair,
+)
 
-__all__ = ["gather_row", "gather_squares", "solve_gathered", "solve_users"]
+__all__ = ["MarginProblem", "Solved", "SolverScratch", "gather_row", "solve_users", "solver_scratch"]
+
+_GATHERED = 4096  # longest history whose K_u is gathered from a stored matrix: 134 MB of scratch for each thread
+
+
+class MarginProblem(NamedTuple):
+    """What is the same for all users: S, how the negatives count, λ, and the KKT gap to reach.
+
+    `theta` is the weight of the negatives: of all others than the user's own items if `exact`, else of all items.
+    """
+
+    S: NDArray[np.float64]
+    exact: bool
+    theta: float
+    lam: float
+    tol: float
+
+
+class Solved(NamedTuple):
+    """Weights, aligned with the users' items; an offset and a KKT gap for each user."""
+
+    weights: NDArray[np.float64]
+    offsets: NDArray[np.float64]
+    gaps: NDArray[np.float64]
+
+
+class SolverScratch(NamedTuple):
+    """Buffers of one thread."""
+
+    K_u: NDArray[np.float32]
+    g: NDArray[np.float64]
+    q: NDArray[np.float64]
+    pair: NDArray[np.float32]
+    simplex: SimplexScratch
+    tile: Tile
+
+
+def solver_scratch(own: OwnEntries, longest: int) -> SolverScratch:
+    """Scratch for users of at most so many items. K_u that are too large for it are gathered row by row."""
+    side = longest if own.blocks.size else min(longest, _GATHERED)
+    K_u, pair = np.empty(side**2, np.float32), np.empty((2, longest), np.float32)
+    g, q = np.empty((2, longest))
+    return SolverScratch(K_u, g, q, pair, simplex_scratch(longest, side), tile_for(own.stored.W.shape[1]))
 
 
 @compiled
-def gather_row(
-    dense: np.ndarray,
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    values: np.ndarray,
-    h: np.ndarray,
-    x: int,
-    out: np.ndarray,
-) -> float:
-    """out = K[h[x], h] for one user's sorted items h; returns its sum. K is dense, or sorted compressed rows."""
+def solve_users(own: OwnEntries, problem: MarginProblem, rows: Rows, out: Solved, scratch: SolverScratch) -> int:
+    """The weights of a block of users, in the form that scoring takes (docs/guide/maths.md, "One scorer").
+
+    With exact negatives the weight of item i is alpha_i + theta/m_u- and the offset theta/m_u-; else alpha_i and
+    theta/m. Returns the number of users whose gap stayed above `tol`.
+    """
+    m = problem.S.shape[0]
+    side = int(np.sqrt(scratch.K_u.shape[0]))
+    lam, tol = problem.lam, problem.tol
+    unsolved = 0
+    for u in range(rows.indptr.shape[0] - 1):
+        h = rows.indices[rows.indptr[u] : rows.indptr[u + 1]]
+        alpha = out.weights[rows.indptr[u] : rows.indptr[u + 1]]
+        m_u = h.shape[0]
+        out.gaps[u] = 0.0
+        out.offsets[u] = 0.0
+        if m_u == 0:
+            continue
+        g, q, floor = scratch.g[:m_u], scratch.q[:m_u], scratch.simplex.floor[:m_u]
+        if m_u <= side:
+            K_u = scratch.K_u[: m_u * m_u].reshape(m_u, m_u)
+            _gather(own, u, h, K_u, g, scratch.tile)
+            _begin(problem, h, q, g, alpha)
+            solve_shrinking(K_u, q, g, lam, alpha, tol, scratch.simplex)
+            low, high = worst_pair(g, alpha, floor)
+        else:
+            low_row, high_row = scratch.pair[0, :m_u], scratch.pair[1, :m_u]
+            for i in range(m_u):
+                g[i] = _corrected_row(own.stored, h, i, low_row, scratch.tile)
+            _begin(problem, h, q, g, alpha)
+            low, high = worst_pair(g, alpha, floor)
+            for _ in range(ROUNDS * EASY_STEPS * m_u):
+                if g[high] - g[low] <= tol:
+                    break
+                _corrected_row(own.stored, h, low, low_row, scratch.tile)
+                _corrected_row(own.stored, h, high, high_row, scratch.tile)
+                low, high = move_weight(low_row, high_row, low, high, g, lam, alpha, floor)
+        out.gaps[u] = g[high] - g[low]
+        unsolved += out.gaps[u] > tol
+        out.offsets[u] = _as_scored(problem.exact, problem.theta, m, alpha)
+    return unsolved
+
+
+@inner
+def _gather(own: OwnEntries, u: int, h: np.ndarray, K_u: np.ndarray, totals: np.ndarray, tile: Tile) -> None:
+    """K between user u's items h, and the sums of its rows: to the last bit the same from a matrix and from blocks."""
+    m_u = h.shape[0]
+    if own.blocks.shape[0] > 0:
+        stride = (own.starts[u + 1] - own.starts[u]) // m_u
+        for i in range(m_u):
+            at = own.starts[u] + i * stride
+            K_u[i] = own.blocks[at : at + m_u]
+            totals[i] = row_total(K_u[i])
+        return
+    for i in range(m_u):
+        totals[i] = gather_row(own.stored, h, i, K_u[i])
+    if own.stored.W.shape[1] > 0:
+        subtract_square(own.stored.W, own.stored.added, h, K_u, tile)
+        for i in range(m_u):
+            totals[i] = row_total(K_u[i])
+
+
+@inner
+def _corrected_row(K: StoredMatrix, h: np.ndarray, x: int, out: np.ndarray, tile: Tile) -> float:
+    total = gather_row(K, h, x, out)
+    if K.W.shape[1] > 0:
+        subtract_row(K.W, K.added, h, x, out, tile)
+        total = row_total(out)
+    return total
+
+
+@compiled
+def gather_row(K: StoredMatrix, h: np.ndarray, x: int, out: np.ndarray) -> float:
+    """out = K[h[x], h], without the correction, for one user's sorted items h; returns its sum."""
     m_u = h.shape[0]
     whole = m_u - m_u % 4
     s0 = 0.0
     s1 = 0.0  # four sums: one alone would wait for itself at every addition
     s2 = 0.0
     s3 = 0.0
-    if dense.shape[0] > 0:
-        row = dense[np.uint32(h[x])]
+    if K.dense.shape[0] > 0:
+        row = K.dense[np.uint32(h[x])]
         for y in range(0, whole, 4):
             v0 = row[np.uint32(h[y])]
             v1 = row[np.uint32(h[y + 1])]
@@ -47,42 +166,23 @@ def gather_row(
             out[y] = v0
             s0 += v0
         return (s0 + s1) + (s2 + s3)
-    low = indptr[h[x]]
-    end = indptr[h[x] + 1]
+    low = K.indptr[h[x]]
+    end = K.indptr[h[x] + 1]
     for y in range(m_u):
         high = end
         wanted = h[y]
         while low < high:  # first place whose column is not below the wanted one
             middle = (low + high) >> 1
-            if indices[middle] < wanted:
+            if K.indices[middle] < wanted:
                 low = middle + 1
             else:
                 high = middle
-        out[y] = values[low] if low < end and indices[low] == wanted else np.float32(0.0)
-    return _total(out[:m_u])
-
-
-@compiled
-def gather_squares(
-    dense: np.ndarray,
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    values: np.ndarray,
-    history_indptr: np.ndarray,
-    history: np.ndarray,
-    starts: np.ndarray,
-    blocks: np.ndarray,
-) -> None:
-    """K between each user's own items, row by row from `starts[u]` of `blocks`."""
-    for u in range(history_indptr.shape[0] - 1):
-        h = history[history_indptr[u] : history_indptr[u + 1]]
-        for i in range(h.shape[0]):
-            at = starts[u] + i * h.shape[0]
-            gather_row(dense, indptr, indices, values, h, i, blocks[at : at + h.shape[0]])
+        out[y] = K.values[low] if low < end and K.indices[low] == wanted else np.float32(0.0)
+    return row_total(out[:m_u])
 
 
 @inner
-def _total(row: np.ndarray) -> float:
+def row_total(row: np.ndarray) -> float:
     """The sum of a row, to the last bit as `gather_row` takes it."""
     whole = row.shape[0] - row.shape[0] % 4
     s0 = 0.0
@@ -100,131 +200,10 @@ def _total(row: np.ndarray) -> float:
     return total
 
 
-@compiled
-def solve_users(
-    dense: np.ndarray,
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    values: np.ndarray,
-    S: np.ndarray,
-    exact: bool,
-    theta: float,
-    lam: float,
-    tol: float,
-    history_indptr: np.ndarray,
-    history: np.ndarray,
-    weights: np.ndarray,
-    offsets: np.ndarray,
-    gaps: np.ndarray,
-    squares: np.ndarray,
-    lines: np.ndarray,
-    rows: np.ndarray,
-    kept: np.ndarray,
-) -> int:
-    """CF-KOMD's weights for a block of users, in the form the scorer takes (docs/guide/maths.md, "One scorer").
-
-    K is `dense`, or compressed rows when `dense` is empty. `theta` is how much the negatives count. With `exact` ones
-    the weight of item i is alpha_i + theta/m_u- and the offset theta/m_u-; else alpha_i and theta/m. `gaps` gets each
-    user's KKT gap.
-    Scratch for the largest m_u of the block: `lines` (9, m_u) float64, `rows` (2, m_u) float32, `kept` (m_u) int32; and
-    `squares` (2, side * side) float32: K_u is gathered whole up to m_u = side, else row by row as steps need it.
-    Returns the number of users whose gap stayed above `tol`.
-    """
-    m = S.shape[0]
-    side = int(np.sqrt(squares.shape[1]))
-    unsolved = 0
-    for u in range(history_indptr.shape[0] - 1):
-        h = history[history_indptr[u] : history_indptr[u + 1]]
-        alpha = weights[history_indptr[u] : history_indptr[u + 1]]
-        m_u = h.shape[0]
-        gaps[u] = 0.0
-        offsets[u] = 0.0
-        if m_u == 0:
-            continue
-        whole = m_u <= side
-        K_u = squares[0, : m_u * m_u].reshape(m_u, m_u) if whole else rows
-        g, q = lines[0, :m_u], lines[1, :m_u]
-        for i in range(m_u):
-            g[i] = gather_row(dense, indptr, indices, values, h, i, K_u[i if whole else 0])
-        _begin(S, exact, theta, lam, h, q, g, alpha)
-        if whole:
-            solve_shrinking(K_u, q, g, lam, alpha, tol, kept, squares[1], lines[2:])
-            low, high = worst_pair(g, alpha, lines[8])
-        else:
-            floor = lines[8, :m_u]
-            low, high = worst_pair(g, alpha, floor)
-            for _ in range(ROUNDS * EASY_STEPS * m_u):
-                if g[high] - g[low] <= tol:
-                    break
-                gather_row(dense, indptr, indices, values, h, low, rows[0])
-                gather_row(dense, indptr, indices, values, h, high, rows[1])
-                low, high = move_weight(rows[0, :m_u], rows[1, :m_u], low, high, g, lam, alpha, floor)
-        gaps[u] = g[high] - g[low]
-        unsolved += gaps[u] > tol
-        offsets[u] = _as_scored(exact, theta, m, alpha)
-    return unsolved
-
-
-@compiled
-def solve_gathered(
-    blocks: np.ndarray,
-    starts: np.ndarray,
-    S: np.ndarray,
-    exact: bool,
-    theta: float,
-    lam: float,
-    tol: float,
-    history_indptr: np.ndarray,
-    history: np.ndarray,
-    weights: np.ndarray,
-    offsets: np.ndarray,
-    gaps: np.ndarray,
-    squares: np.ndarray,
-    lines: np.ndarray,
-    kept: np.ndarray,
-) -> int:
-    """The same, to the last bit, where each user's K_u has been gathered before.
-
-    It stands row by row from `starts[u]` of `blocks`, where every row goes on with entries that are not needed here, up
-    to the `starts` of the next user.
-    """
-    unsolved = 0
-    for u in range(history_indptr.shape[0] - 1):
-        h = history[history_indptr[u] : history_indptr[u + 1]]
-        alpha = weights[history_indptr[u] : history_indptr[u + 1]]
-        m_u = h.shape[0]
-        gaps[u] = 0.0
-        offsets[u] = 0.0
-        if m_u == 0:
-            continue
-        K_u = squares[0, : m_u * m_u].reshape(m_u, m_u)
-        g, q = lines[0, :m_u], lines[1, :m_u]
-        stride = (starts[u + 1] - starts[u]) // m_u
-        for i in range(m_u):
-            at = starts[u] + i * stride
-            K_u[i] = blocks[at : at + m_u]
-            g[i] = _total(K_u[i])
-        _begin(S, exact, theta, lam, h, q, g, alpha)
-        solve_shrinking(K_u, q, g, lam, alpha, tol, kept, squares[1], lines[2:])
-        low, high = worst_pair(g, alpha, lines[8])
-        gaps[u] = g[high] - g[low]
-        unsolved += gaps[u] > tol
-        offsets[u] = _as_scored(exact, theta, S.shape[0], alpha)
-    return unsolved
-
-
 @inner
-def _begin(
-    S: np.ndarray,
-    exact: bool,
-    theta: float,
-    lam: float,
-    h: np.ndarray,
-    q: np.ndarray,
-    g: np.ndarray,
-    alpha: np.ndarray,
-) -> None:
+def _begin(problem: MarginProblem, h: np.ndarray, q: np.ndarray, g: np.ndarray, alpha: np.ndarray) -> None:
     """Even weights, q and the first gradient of the user with items h; `g` arrives as the sums of the rows of K_u."""
+    S, exact, theta, lam = problem.S, problem.exact, problem.theta, problem.lam
     m = S.shape[0]
     m_u = h.shape[0]
     negatives = m - m_u
@@ -242,7 +221,7 @@ def _begin(
 
 @inner
 def _as_scored(exact: bool, theta: float, m: int, alpha: np.ndarray) -> float:
-    """Turn alpha into the weights that the scorer takes; returns the offset that belongs to them."""
+    """Change alpha into the weights that scoring takes; returns the offset that belongs to them."""
     if not exact:
         return theta / m
     negatives = m - alpha.shape[0]

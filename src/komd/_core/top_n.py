@@ -5,32 +5,31 @@ from __future__ import annotations
 import numpy as np
 
 from komd._core.compile import compiled, inner
+from komd._core.groups import Rows
 
-__all__ = ["push_top", "sort_top", "veil", "veil_strip"]
-
-
-@compiled
-def veil(indptr: np.ndarray, indices: np.ndarray, scores: np.ndarray) -> None:
-    """Put the items of each user's row out of the running: their scores become minus infinity."""
-    for u in range(indptr.shape[0] - 1):
-        for p in range(indptr[u], indptr[u + 1]):
-            scores[u, indices[p]] = -np.inf
+__all__ = ["mask", "mask_strip", "push_top", "sort_top"]
 
 
 @compiled
-def veil_strip(indptr: np.ndarray, indices: np.ndarray, first: int, cursors: np.ndarray, scores: np.ndarray) -> None:
-    """The same for one strip of scores: items first, first + 1, ... `cursors[u]` is how far u's row has been used."""
-    width = scores.shape[1]
-    for u in range(indptr.shape[0] - 1):
-        p = cursors[u]
-        end = indptr[u + 1]
-        while p < end and indices[p] < first + width:
-            scores[u, indices[p] - first] = -np.inf
-            p += 1
-        cursors[u] = p
+def mask(rows: Rows, scores: np.ndarray) -> None:
+    """Exclude the items of each user's row: their scores become minus infinity."""
+    for u in range(rows.indptr.shape[0] - 1):
+        for p in range(rows.indptr[u], rows.indptr[u + 1]):
+            scores[u, rows.indices[p]] = -np.inf
 
 
-_CHUNK = 16  # scores looked at together: one comparison of vectors, and almost always none is good enough
+@compiled
+def mask_strip(end: int, indices: np.ndarray, first: int, cursor: np.ndarray, scores: np.ndarray) -> None:
+    """The same for one user's scores of a strip: items first, first + 1, ... `cursor[0]` moves on towards `end`."""
+    width = scores.shape[0]
+    p = cursor[0]
+    while p < end and indices[p] < first + width:
+        scores[indices[p] - first] = -np.inf
+        p += 1
+    cursor[0] = p
+
+
+_CHUNK = 16  # scores compared together: one comparison of vectors, and almost always none is good enough
 
 
 @compiled

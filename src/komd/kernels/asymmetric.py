@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from komd.checks import at_least
-from komd.kernels.functions import Floats, Kernel, _make_plain
+from komd.kernels.functions import Floats, Kernel, plain_numbers
 
 __all__ = ["AsymmetricCosine", "CoOccurrence"]
 
@@ -37,7 +37,7 @@ class AsymmetricCosine(Kernel):
     def __post_init__(self) -> None:
         at_least("alpha", self.alpha, 0, most=1)
         at_least("locality", self.locality, 0, open_end=True)
-        _make_plain(self, "alpha", "locality")
+        plain_numbers(self, "alpha", "locality")
 
     def of_counts(self, both: Floats, first: Floats, second: Floats) -> Floats:
         return self.of_product(_scaled(both, first, 1.0 - self.alpha, second, self.alpha))
@@ -66,6 +66,7 @@ class CoOccurrence(Kernel):
 
     symmetric = False
     unit_diagonal = False
+    weighted_sizes = False
 
     history: float = 0.0
     candidate: float = 0.0

@@ -34,6 +34,8 @@ class Kernel(ABC):
     """Whether K(i, j) = K(j, i)."""
     unit_diagonal: ClassVar[bool] = True
     """Whether K(i, i) = 1 for every item that somebody chose."""
+    weighted_sizes: ClassVar[bool] = True
+    """Whether |U_i| is the sum of the users' weights, where users are weighted; else it is their number."""
 
     @abstractmethod
     def of_counts(self, both: Floats, first: Floats, second: Floats) -> Floats:
@@ -107,7 +109,7 @@ class Polynomial(_OfCosine):
     def __post_init__(self) -> None:
         whole("degree", self.degree, 1, most=_MOST_TERMS)
         at_least("c", self.c, 0, most=sys.float_info.max)
-        _make_plain(self, "degree", "c")
+        plain_numbers(self, "degree", "c")
 
     @property
     def coefficients(self) -> Floats:
@@ -140,7 +142,7 @@ class RBF(_OfCosine):
 
     def __post_init__(self) -> None:
         at_least("gamma", self.gamma, 0, open_end=True)
-        _make_plain(self, "gamma")
+        plain_numbers(self, "gamma")
 
     def of_cosine(self, cosine: Floats) -> Floats:
         double = 2.0 * self.gamma
@@ -239,7 +241,7 @@ def kernel_named(kernel: Kernel | str) -> Kernel:
     raise InputError(f"kernel must be a name or an object of komd.kernels, got {kernel!r}")
 
 
-def _make_plain(kernel: object, *names: str) -> None:
+def plain_numbers(kernel: object, *names: str) -> None:
     """Numbers of numpy become numbers of Python, so that `repr` can be read again."""
     for name in names:
         value = getattr(kernel, name)

@@ -1,17 +1,81 @@
-"""What CF-KOMD's kernel is made of beside counts: how long items are, and the prior."""
+"""What K is, as one value: the stages that every method made of counts goes through (docs/guide/maths.md, "Stages")."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RANK", "common", "stretched"]
+from komd._core.groups import Rows
+from komd.kernels.entries import KernelEntries
+from komd.kernels.functions import Kernel
 
-RANK = 256  # of a filter that is too large to be exact
+__all__ = ["Stages"]
 
 
-def stretched(popularity: NDArray[np.int64], power: float) -> NDArray[np.float64]:
-    """d_i^β, divided so that the squares of the items that somebody chose have a mean of 1."""
+@dataclass(frozen=True)
+class Stages:
+    """Users weighted, a kernel of the counts, items scaled by popularity, a filter, and a prior: in this order.
+
+    Attributes
+    ----------
+    kernel
+        The function of the (weighted) counts.
+    user_damping
+        γ: a user of a_v items counts a_v^−γ.
+    popularity
+        β: items are vectors of length d_i^β.
+    ridge
+        μ: K becomes K (K + μI)⁻¹; None for no filter.
+    rank
+        How many eigenvectors the filter is made of; None for the exact filter where it fits the memory.
+    prior, prior_power
+        c and δ: K becomes K + c p p', p_i = d_i^δ.
+    """
+
+    kernel: Kernel
+    user_damping: float = 0.0
+    popularity: float = 0.0
+    ridge: float | None = None
+    rank: int | None = None
+    prior: float = 0.0
+    prior_power: float = 0.5
+
+    def before_prior(self) -> Stages:
+        """The same up to the filter."""
+        return replace(self, prior=0.0, prior_power=0.5)
+
+    def before_filter(self) -> Stages:
+        """The same up to the scaling of items."""
+        return replace(self.before_prior(), ridge=None, rank=None)
+
+    def before_scaling(self) -> Stages:
+        """The same up to the kernel of the counts."""
+        return replace(self.before_filter(), popularity=0.0)
+
+    def entries(self, rows: Rows, items: int) -> KernelEntries:
+        """What an entry is before the filter, for users' rows of items."""
+        weights = scale = None
+        if self.user_damping:
+            weights = np.maximum(np.diff(rows.indptr), 1) ** -float(self.user_damping)
+        if self.popularity:
+            scale = self.item_scale(np.bincount(rows.indices, minlength=items))
+        return KernelEntries.of(self.kernel, rows, items, user_weights=weights, scale=scale)
+
+    def item_scale(self, popularity: NDArray[np.int64]) -> NDArray[np.float64]:
+        """d_i^β, of mean square 1."""
+        return _power(popularity, float(self.popularity))
+
+    def prior_factor(self, popularity: NDArray[np.int64]) -> NDArray[np.float32]:
+        """√c p: the prior is its product with itself. Zero for items that nobody chose."""
+        p = _power(popularity, float(self.prior_power)) * (popularity > 0)
+        out: NDArray[np.float32] = (np.sqrt(float(self.prior)) * p).astype(np.float32)
+        return out
+
+
+def _power(popularity: NDArray[np.int64], power: float) -> NDArray[np.float64]:
+    """d_i^power, divided so that the squares of the items that somebody chose have a mean of 1."""
     chosen = popularity > 0
     # Relative to the most popular item: no power overflows.
     relative = np.maximum(popularity, 1) / max(int(popularity.max(initial=1)), 1)
@@ -19,9 +83,3 @@ def stretched(popularity: NDArray[np.int64], power: float) -> NDArray[np.float64
     mean = float((scale[chosen] ** 2).mean()) if chosen.any() else 1.0
     scale /= np.sqrt(mean)
     return scale
-
-
-def common(popularity: NDArray[np.int64], share: float, power: float) -> NDArray[np.float32]:
-    """√c d_i^δ, scaled alike: what all items have in common in K + c p p'. Nothing, for items that nobody chose."""
-    out: NDArray[np.float32] = (np.sqrt(share) * stretched(popularity, power) * (popularity > 0)).astype(np.float32)
-    return out

@@ -1,133 +1,170 @@
-"""The matrix K between all items, block by block: co-occurrence counts, then the kernel's function of them."""
+"""K from its stages: the one place where it is built, for `fit`, for the tuner with its cache, and for Spark."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from komd import threads as pool
-from komd.kernels.entries import Recipe
-from komd.kernels.functions import Kernel
-from komd.matrix.item_matrix import DenseMatrix, ItemMatrix, SparseMatrix
-from komd.matrix.storage import Plan
-from komd.matrix.streamed import StreamedMatrix
+from komd._core.groups import Rows
+from komd.errors import InputError, SolverError
+from komd.kernels.stages import Stages
+from komd.matrix.dense import DenseMatrix
+from komd.matrix.density import sampled_density
+from komd.matrix.eigenvectors import VECTORS, Spectrum, leading
+from komd.matrix.from_counts import dense_from_counts, matrix_from_counts
+from komd.matrix.item_matrix import ItemMatrix
+from komd.matrix.low_rank_filter import filter_truncated
+from komd.matrix.matrix_cache import MatrixCache
+from komd.matrix.ridge_filter import filter_ridge, ridge_precision
+from komd.matrix.storage import Plan, plan
+from komd.memory import budget, readable
 
-__all__ = ["kernel_matrix"]
+__all__ = ["DEFAULT_RANK", "build"]
 
-Columns: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
+DEFAULT_RANK = 256  # of a filter that is too large to be exact
 
-_DENSE_ROWS = 64  # items counted together: the strip of counts and its mirror image stay in the cache
-_SPARSE_WORK = (1 << 18, 1 << 22)  # counts of a sparse block, about: enough to be worth a thread's while
+Precision = type[np.float32] | type[np.float64]
 
 
-def kernel_matrix(
-    kernel: Kernel,
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
+def build(
+    stages: Stages,
+    rows: Rows,
     items: int,
-    how: Plan,
     *,
-    user_weights: NDArray[np.float64] | None = None,
-    degrees: NDArray[np.float64] | None = None,
-    scale: NDArray[np.float64] | None = None,
+    storage: str | None = None,
     threads: int | None = None,
+    memory: str | int | None = None,
+    cache: MatrixCache | None = None,
 ) -> ItemMatrix:
-    """K between items, from users' sorted compressed rows.
+    """K between items, numbered by falling popularity, from users' sorted rows.
 
-    The `Recipe` of `kernel`, `user_weights`, `degrees` and `scale` says what an entry is; the diagonal of a kernel with
-    a unit diagonal is exactly 1 (or scale²), or 0 for an item nobody chose. The same for any number of threads. A
-    streamed matrix is computed whenever it is read, and keeps the rows it was given.
+    `storage` is "dense", "sparse", "streamed", or None for what is fastest within the `memory` budget. The exact filter
+    is dense; for other storages it is of low rank. With a `cache` the matrix of each stage is kept for builds that
+    begin alike; exact filters are then made in single precision where that is accurate enough, and items are scaled in
+    single precision.
     """
-    recipe = Recipe.of(kernel, indptr, indices, items, user_weights=user_weights, degrees=degrees, scale=scale)
-    if how.storage == "streamed":
-        return StreamedMatrix(recipe, indptr, indices)
-    if how.storage == "sparse":
-        return _sparse(StreamedMatrix(recipe, indptr, indices), threads)
-    return _dense(recipe, indptr, indices, threads)
+    popularity = np.bincount(rows.indices, minlength=items)
+    return _Build(rows, items, popularity, storage, threads, memory, cache).matrix(stages)
 
 
-def _by_item(indptr: NDArray[np.int64], indices: NDArray[np.int32], items: int) -> Columns:
-    """Each item's users, ascending, and where each pair stands in the users' rows."""
-    from scipy.sparse import csr_array
+@dataclass(frozen=True, eq=False)
+class _Build:
+    """One call of `build`."""
 
-    where = np.arange(len(indices), dtype=np.int64)
-    columns = csr_array((where, indices, indptr), shape=(len(indptr) - 1, items)).tocsc()
-    return (
-        columns.indptr.astype(np.int64, copy=False),
-        columns.indices.astype(np.int32, copy=False),
-        cast("NDArray[np.int64]", columns.data),
-    )
+    rows: Rows
+    items: int
+    popularity: NDArray[np.int64]
+    storage: str | None
+    threads: int | None
+    memory: str | int | None
+    cache: MatrixCache | None
 
+    def matrix(self, stages: Stages) -> ItemMatrix:
+        """All stages."""
+        K = self._filtered(stages.before_prior())
+        if not stages.prior:
+            return K
+        factor = stages.prior_factor(self.popularity)[:, None]
+        return self._kept(stages, self.storage, lambda: self._corrected(K, factor, added=1))
 
-def _dense(
-    recipe: Recipe,
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    threads: int | None,
-) -> ItemMatrix:
-    from komd._core.cooccurrence import count_upper
+    def _filtered(self, stages: Stages) -> ItemMatrix:
+        if stages.ridge is None:
+            return self._scaled(stages, self.storage, self.memory)
+        precision = self._exact_precision(stages)
+        if precision is not None:
+            return self._kept(stages, "dense", lambda: self._exactly_filtered(stages, precision))
+        return self._kept(stages, self.storage, lambda: self._approximately_filtered(stages))
 
-    item_indptr, item_users, item_where = _by_item(indptr, indices, len(recipe.degree))
-    kernel, degree, weights, scale = recipe.kernel, recipe.degree, recipe.user_weights, recipe.scale
-    items = len(degree)
-    K = np.empty((items, items), np.float32)
+    def _exact_precision(self, stages: Stages) -> Precision | None:
+        """The precision of the exact filter, or None if it is to be one of low rank."""
+        if stages.rank is not None or self.storage not in (None, "dense"):
+            return None
+        try:
+            return ridge_precision(self.items, self._chosen, self.memory)
+        except InputError:
+            if self.storage == "dense":
+                raise
+            return None
 
-    def fill(block: tuple[int, int]) -> None:
-        first, last = block
-        counts: NDArray[Any] = np.zeros((last - first, items), recipe.number)
-        count_upper(item_indptr, item_users, item_where, indptr, indices, first, last, counts, weights)
-        # Below the diagonal of the little square the counts are missing: they stand mirrored above it.
-        square = counts[:, first:last]
-        square += np.triu(square, 1).T
-        both = counts[:, first:].astype(np.float64, copy=False)
-        values = kernel.of_counts(both, degree[first:last, None], degree[None, first:])
-        if scale is not None:
-            values *= scale[first:last, None] * scale[None, first:]
-        K[first:last, first:] = values
-        if kernel.symmetric:
-            K[last:, first:last] = K[first:last, last:].T
+    def _exactly_filtered(self, stages: Stages, precision: Precision) -> DenseMatrix:
+        single_first = self.cache is not None  # twice as fast, and nearly always accurate enough
+        for trial in (np.float32, precision) if single_first else (precision,):
+            K = self._fresh_dense(stages.before_filter())
+            try:
+                filter_ridge(K, float(stages.ridge or 0), precision=trial, threads=self.threads)
+                break
+            except SolverError:
+                if trial is precision:
+                    raise
+        return K
+
+    def _fresh_dense(self, stages: Stages) -> DenseMatrix:
+        """The dense matrix before the filter, which may be changed in place."""
+        if self.cache is None:
+            self._planned("dense", self.memory)  # which refuses what does not fit
+            return dense_from_counts(stages.entries(self.rows, self.items), self.rows, self.threads)
+        K = self._counted(stages.before_scaling(), "dense", self.memory).scaled(
+            stages.item_scale(self.popularity), self.threads
+        )
+        assert isinstance(K, DenseMatrix)
+        return K
+
+    def _approximately_filtered(self, stages: Stages) -> ItemMatrix:
+        rank = min(int(stages.rank or DEFAULT_RANK), self._chosen)
+        vectors, room = int(VECTORS * 4 * rank * self.items), budget(self.memory)
+        if vectors >= room:
+            raise InputError(
+                f"a filter of rank {rank} needs {readable(vectors)} for {self.items:,} items, and the budget "
+                f"is {readable(room)}; raise memory=, or use a smaller rank="
+            )
+        K = self._scaled(stages.before_filter(), self.storage, room - vectors)
+
+        def eigenvectors() -> Spectrum:
+            return leading(K, rank, self._chosen, threads=self.threads)
+
+        if self.cache is None:
+            spectrum = eigenvectors()
         else:
-            turned = kernel.of_counts(both[:, last - first :], degree[None, last:], degree[first:last, None])
-            if scale is not None:
-                turned *= scale[first:last, None] * scale[None, last:]
-            K[last:, first:last] = turned.T
+            key = (stages.before_filter(), self.storage, rank)
+            spectrum = self.cache.recall(key, eigenvectors, lambda found: found.vectors.nbytes)
+        found, factor, W = filter_truncated(spectrum, float(stages.ridge or 0), self._chosen)
+        return self._corrected(K, W, factor=factor, truncation=found)
 
-    pool.for_each(fill, pool.blocks(items, _DENSE_ROWS), threads=threads, label="kernel", size=_items_of)
-    if kernel.unit_diagonal:
-        np.fill_diagonal(K, recipe.diagonal)
-    return DenseMatrix(K)
+    def _scaled(self, stages: Stages, storage: str | None, memory: str | int | None) -> ItemMatrix:
+        """K up to the scaling of items by popularity."""
+        if self.cache is None or not stages.popularity:
+            return self._counted(stages, storage, memory)
+        plain = self._counted(stages.before_scaling(), storage, memory)
+        return self._kept(stages, storage, lambda: plain.scaled(stages.item_scale(self.popularity), self.threads))
 
+    def _counted(self, stages: Stages, storage: str | None, memory: str | int | None) -> ItemMatrix:
+        """The kernel of the counts, held as planned."""
 
-def _sparse(matrix: StreamedMatrix, threads: int | None) -> ItemMatrix:
-    """All rows of a streamed matrix, kept."""
-    items, work = matrix.items, matrix.work
-    matrix.prepare()  # before threads ask for it
+        def make() -> ItemMatrix:
+            held = self._planned(storage, memory).storage
+            return matrix_from_counts(stages.entries(self.rows, self.items), self.rows, held, self.threads)
 
-    def part(block: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-        indptr, columns, values = matrix.block(*block, matrix.counter())
-        return np.diff(indptr), columns, values
+        return self._kept(stages, storage, make)
 
-    row_indptr = np.zeros(items + 1, np.int64)
-    columns, values = np.empty(0, np.int32), np.empty(0, np.float32)
-    row = end = 0
-    each = int(np.clip(work.sum() // (8 * pool.count(threads)), *_SPARSE_WORK))
-    pieces = pool.even_blocks(work, each)
-    for lengths, part_columns, part_values in pool.run(part, pieces, threads=threads, label="kernel", size=_items_of):
-        # Parts come in order, and large arrays grow where they stand: K is never in memory twice.
-        stop = end + len(part_columns)
-        if stop > len(columns):
-            for array in (columns, values):
-                array.resize(stop + stop // 4, refcheck=False)
-        columns[end:stop], values[end:stop] = part_columns, part_values
-        np.cumsum(lengths, out=row_indptr[row + 1 : row + 1 + len(lengths)])
-        row_indptr[row + 1 : row + 1 + len(lengths)] += end
-        row, end = row + len(lengths), stop
-    for array in (columns, values):
-        array.resize(end, refcheck=False)
-    return SparseMatrix(row_indptr, columns, values)
+    def _planned(self, storage: str | None, memory: str | int | None) -> Plan:
+        def measure() -> float:
+            return sampled_density(*self.rows, self.items, threads=self.threads).value
 
+        activity = np.diff(self.rows.indptr)
+        return plan(self.popularity, activity, memory=memory, storage=storage, measure=measure, streams=True)
 
-def _items_of(block: tuple[int, int]) -> int:
-    return block[1] - block[0]
+    def _corrected(self, K: ItemMatrix, W: NDArray[np.float32], **options: Any) -> ItemMatrix:
+        return K.corrected(W, in_place=self.cache is None, threads=self.threads, **options)
+
+    def _kept(self, stages: Stages, storage: str | None, make: Callable[[], ItemMatrix]) -> ItemMatrix:
+        if self.cache is None:
+            return make()
+        return self.cache.recall((stages, storage), make, lambda matrix: matrix.bytes)
+
+    @property
+    def _chosen(self) -> int:
+        return int(np.count_nonzero(self.popularity))

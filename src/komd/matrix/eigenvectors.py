@@ -17,24 +17,21 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from komd import threads as pool
-from komd.matrix.item_matrix import DenseMatrix, ItemMatrix, SparseMatrix
-from komd.matrix.streamed import StreamedMatrix
+from komd.matrix.item_matrix import ItemMatrix
 from komd.progress import progress
 
-__all__ = ["PRODUCTS", "VECTORS", "Spectrum", "leading", "multiply"]
+__all__ = ["PRODUCTS", "VECTORS", "Spectrum", "leading"]
 
 _PASSES = 8  # more bring the vectors nearer, at the price of reading K again
 _NARROW = 2  # the block is so many times narrower than what is asked for
 PRODUCTS = _PASSES / _NARROW + 1  # with vectors, for each that is asked for
 VECTORS = (_PASSES + 1) / _NARROW + 2  # held at once while they are looked for, for each that is asked for
-_ROWS = 1024  # of a dense product done by a thread in one go
-_ENTRIES = 1 << 20  # of compressed rows multiplied by a thread in one go
+_ROWS = 1024  # of a dense product done by a thread at a time
 _STARTS = 16  # random vectors from which the largest eigenvalue left out is bounded
 _FAILURE = 1e-9  # the probability that the bound is too low
 _CAPTURED = 1e-6  # of the trace: single precision cannot tell what is left from nothing
 _NOTHING = 1e-5  # beside the largest: what single precision cannot tell from zero
 
-Advance = Callable[[float], None]
 Product = Callable[["Vectors"], "Vectors"]
 Vectors = NDArray[np.float32]
 Small = NDArray[np.float64]
@@ -77,7 +74,7 @@ def leading(K: ItemMatrix, rank: int, chosen: int, *, threads: int | None = None
     diagonal = K.diagonal().astype(np.float64)
     trace = float(diagonal.sum())
     with progress("eigenvectors", (2 * _PASSES + 1) * K.items) as advance:
-        product = partial(multiply, K, threads=threads, advance=advance)
+        product = partial(K.multiply, threads=threads, advance=advance)
         start = _orthonormal(_random(rng, K.items, min(chosen, -(-rank // _NARROW)), chosen), threads)[0]
         basis, H = _krylov(product, start, chosen, trace, rng, threads)
         with threadpool_limits(1, user_api="blas"):  # threaded LAPACK rounds by the number of threads
@@ -202,43 +199,6 @@ def _assembled(basis: list[Vectors], columns: list[list[Small]]) -> Small:
         for k, part in enumerate(parts[: len(basis)]):  # random directions that fill up a block have no part
             H[ends[k] : ends[k] + len(part), ends[j] : ends[j + 1]] = part
     return H
-
-
-def multiply(K: ItemMatrix, X: Vectors, *, threads: int | None = None, advance: Advance | None = None) -> Vectors:
-    """K X; `advance` is told of the rows that are done."""
-    from komd._core.factor_products import multiply_rows
-
-    out = np.empty_like(X)
-    if isinstance(K, DenseMatrix):
-        values = K.values
-
-        def part(block: tuple[int, int]) -> None:
-            a, b = block
-            np.matmul(values[a:b], X, out=out[a:b])
-
-        pieces = pool.blocks(K.items, _ROWS)
-    elif isinstance(K, SparseMatrix):
-        indptr, indices, entries = K.indptr, K.indices, K.values
-
-        def part(block: tuple[int, int]) -> None:
-            a, b = block
-            multiply_rows(indptr[a : b + 1], indices, entries, X, out[a:b])
-
-        pieces = pool.even_blocks(np.diff(indptr) + 1, _ENTRIES)
-    else:
-        assert isinstance(K, StreamedMatrix)
-        streamed = K
-
-        def part(block: tuple[int, int]) -> None:
-            a, b = block
-            multiply_rows(*streamed.block(a, b, streamed.counter()), X, out[a:b])
-
-        streamed.prepare()
-        pieces = streamed.row_blocks()
-    for (first, last), _ in zip(pieces, pool.run(part, pieces, threads=threads), strict=True):
-        if advance:
-            advance(last - first)
-    return out
 
 
 def _orthonormal(

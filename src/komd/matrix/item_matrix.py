@@ -1,26 +1,40 @@
-"""An item-item matrix, held dense or sparse: the only two shapes that scoring and solving know."""
+"""An item-item matrix: the one interface through which everybody scores, solves, ranks and saves.
+
+Dense, sparse, streamed and low-rank-corrected matrices answer the same questions, to the last bit alike where their
+entries are. Who holds a matrix never asks which kind it is, only whether the rows it needs fit a room (`in_memory`).
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from komd import threads as pool
+from komd._core.groups import OwnEntries, Rows, StoredMatrix, StripArrays, WeightedUsers
 from komd.errors import ModelFileError
+from komd.matrix.storage import Plan
 
-__all__ = ["BlockSums", "DenseMatrix", "ItemMatrix", "SparseMatrix", "Truncation"]
+__all__ = ["WIDEST", "Advance", "Arrays", "BlockSums", "Gathered", "ItemMatrix", "Strip", "Truncation"]
 
+Advance: TypeAlias = Callable[[float], None]
+Arrays: TypeAlias = dict[str, NDArray[np.generic]]
 BlockSums: TypeAlias = Callable[[list[tuple[int, int]]], Iterable[NDArray[np.float64]]]
 """The sums of the rows of a streamed matrix, for blocks (first, last) of rows, in their order."""
 
-_NO_ROWS = np.zeros((0, 0), np.float32)
-_NO_POINTERS = np.zeros(1, np.int64)
-_NO_INDICES = np.zeros(0, np.int32)
-_NO_VALUES = np.zeros(0, np.float32)
+WIDEST = 8192  # columns of a strip at most: a user's scores of it stay in the cache
+_NOTHING = StoredMatrix(
+    np.zeros((0, 0), np.float32),
+    np.zeros(1, np.int64),
+    np.zeros(0, np.int32),
+    np.zeros(0, np.float32),
+    np.zeros((0, 0), np.float32),
+    0,
+)
 
 
 @dataclass(frozen=True)
@@ -37,12 +51,12 @@ class Truncation:
     def __str__(self) -> str:
         return f"filter of rank {self.rank}, eigenvalues down to {self.last:.3g}, entries within {self.error:.2g}"
 
-    def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """The array to save; `from_arrays` takes it back."""
+    def arrays(self) -> Arrays:
+        """The array to save; `from_arrays` restores it."""
         return {"truncation": np.array([self.rank, self.last, self.error])}
 
     @staticmethod
-    def from_arrays(arrays: dict[str, NDArray[np.generic]]) -> Truncation | None:
+    def from_arrays(arrays: Arrays) -> Truncation | None:
         """What was saved, if anything was."""
         if "truncation" not in arrays:
             return None
@@ -53,14 +67,37 @@ class Truncation:
         return Truncation(int(rank), last, error)
 
 
+class Gathered(NamedTuple):
+    """Entries of M gathered for users: between their own items, and between these and their targets.
+
+    `blocks` and `starts` are as `score_targets` takes them; `skip` says whether own entries stand before the targets'.
+    """
+
+    own: OwnEntries
+    blocks: NDArray[np.float32]
+    starts: NDArray[np.int64]
+    skip: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Strip:
+    """Columns first..last of the rows that some users need, and what is to be subtracted from their scores of it."""
+
+    first: int
+    last: int
+    arrays: StripArrays
+    correction: Callable[[int, int], NDArray[np.float32]] = lambda a, b: np.zeros((0, 0), np.float32)
+    """Of the users a..b: users × columns, or nothing."""
+
+
 class ItemMatrix(ABC):
     """M[i, j], float32: what item i, being in a history, says for item j."""
 
     storage: str
     truncation: Truncation | None = None
     """Of a filter of low rank."""
-    names: frozenset[str] = frozenset()
-    """Of the arrays to save, a filter's and a prior's apart."""
+    users_together = 1
+    """How many users a block of scores should have at least."""
 
     @property
     @abstractmethod
@@ -70,12 +107,19 @@ class ItemMatrix(ABC):
     @property
     @abstractmethod
     def bytes(self) -> int:
-        """What it weighs."""
+        """The memory it takes."""
 
     @property
     @abstractmethod
     def nonzeros(self) -> int:
         """How many entries are not zero."""
+
+    @property
+    def plan(self) -> Plan:
+        """How the matrix is held, how full it is, and the memory it takes."""
+        return Plan(self.storage, self.items, self.nonzeros / self.items**2, self.bytes, exact=True)
+
+    # ---- entries --------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def row(self, item: int) -> NDArray[np.float32]:
@@ -91,143 +135,113 @@ class ItemMatrix(ABC):
 
     @abstractmethod
     def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
-        """S_i = Σ_j M[i, j]. Where that takes computing all of a streamed matrix, `block_sums` may do so elsewhere."""
+        """S_i = Σ_j M[i, j]. If that takes computing all of a streamed matrix, `block_sums` may do so elsewhere."""
+
+    def sums_of(self, block: tuple[int, int]) -> NDArray[np.float64]:
+        """S_i of a block of rows, as `block_sums` is asked for them: without a low-rank correction."""
+        return self.sums()[slice(*block)]
 
     @abstractmethod
-    def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """The arrays to save, by name; `from_arrays` takes them back."""
+    def multiply(
+        self, X: NDArray[np.float32], *, threads: int | None = None, advance: Advance | None = None
+    ) -> NDArray[np.float32]:
+        """M X; `advance` is told of the rows that are done."""
+
+    # ---- scoring --------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def compiled_form(
+    def score(self, users: WeightedUsers, S: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
+        """scores[u, j] = Σ_i w_i M[i, j] − b_u S_j, the sum over u's items."""
+
+    def stored(self) -> StoredMatrix:
+        """The form in memory that compiled code reads; empty for a matrix that has none."""
+        return _NOTHING
+
+    def own_entries(self, rows: Rows) -> OwnEntries:
+        """M between each user's own items."""
+        return OwnEntries(self.stored(), np.zeros(0, np.float32), np.zeros(1, np.int64))
+
+    def contributions(
+        self, rows: Rows, weights: NDArray[np.float64], items: NDArray[np.int32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+        """M between one user's items and these (history × items), and what each adds to their scores."""
+        similarities = self.entries(rows.indices, items)
+        return similarities, weights[:, None] * similarities
+
+    # ---- many users, and more rows than fit the memory ------------------------------------------------------------
+
+    def in_memory(self, rows: NDArray[np.int32], room: int | None = None, threads: int | None = None) -> ItemMatrix | None:
+        """A matrix in memory with these rows (distinct, ascending); None if computing them takes more than `room`."""
+        return self
+
+    def gathered_bytes(
+        self, lengths: NDArray[np.int64], targets: NDArray[np.int64], own: bool
+    ) -> NDArray[np.int64]:
+        """The memory that `gather` and `strips` take for each user with so many items and targets."""
+        return 4 * lengths * targets
+
+    def gather(self, rows: Rows, targets: Rows | None, *, own: bool, threads: int | None = None) -> Gathered:
+        """Entries between users' own items, if `own`, and between these and the users' targets, in one pass."""
+        lengths = np.diff(rows.indptr)
+        widths = np.diff(targets.indptr) if targets is not None else np.zeros(len(lengths), np.int64)
+        starts = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths * widths, out=starts[1:])
+        blocks = np.empty(starts[-1], np.float32)
+
+        def part(u: int) -> None:
+            if targets is not None and starts[u] < starts[u + 1]:
+                mine, wanted = (each.indices[each.indptr[u] : each.indptr[u + 1]] for each in (rows, targets))
+                blocks[starts[u] : starts[u + 1]] = self.entries(mine, wanted).ravel()
+
+        pool.for_each(part, range(len(lengths)), threads=threads)
+        return Gathered(self.own_entries(rows), blocks, starts, skip=False)
+
+    def target_scores(
+        self, found: Gathered, users: WeightedUsers, targets: Rows, S: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """The scores of each user's targets, from what was gathered: to the last bit those of `score`."""
+        from komd._core.scoring import score_targets
+
+        out = np.empty(len(targets.indices))
+        score_targets(found.blocks, found.starts, found.skip, S, users, targets.indptr, targets.indices, out)
+        return out
+
+    def strips(self, users: WeightedUsers, *, room: int = 1 << 29, threads: int | None = None) -> Iterator[Strip]:
+        """The rows of these users' items in strips of columns, ascending, of at most `room` bytes.
+
+        A strip is overwritten by the next. The sums over its rows less its `correction` are the users' scores.
+        """
+        rows = np.unique(users.indices)
+        row_of, places = np.full(self.items, -1, np.int32), np.zeros((len(rows), 3), np.int64)
+        row_of[rows] = np.arange(len(rows), dtype=np.int32)
+        for first, last in pool.blocks(self.items, min(WIDEST, room // (4 * max(len(rows), 1)))):
+            values = self.entries(rows, np.arange(first, last, dtype=np.int32))
+            places[:, 0], places[:, 2] = np.arange(len(rows)) * (last - first), last - first
+            yield Strip(first, last, StripArrays(row_of, places, np.zeros(1, np.uint16), values.ravel()))
+
+    # ---- stages and files -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def scaled(self, factors: NDArray[np.float64], threads: int | None = None) -> ItemMatrix:
+        """Another matrix, with entry (i, j) multiplied by factors_i · factors_j."""
+
+    @abstractmethod
+    def corrected(
         self,
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-        """(dense, indptr, indices, values), the form not in use being empty: one signature for compiled code."""
+        W: NDArray[np.float32],
+        *,
+        factor: float = 1.0,
+        added: int = 0,
+        truncation: Truncation | None = None,
+        in_place: bool = False,
+        threads: int | None = None,
+    ) -> ItemMatrix:
+        """factor · M − W W', the last `added` columns of W added instead of subtracted.
 
-    @staticmethod
-    def from_arrays(arrays: dict[str, NDArray[np.generic]]) -> ItemMatrix:
-        """The matrix whose `arrays()` these are."""
-        if "matrix" in arrays:
-            matrix = arrays["matrix"]
-            if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype != np.float32:
-                raise ModelFileError("the saved matrix is not a square of float32; save the model again")
-            return DenseMatrix(matrix, Truncation.from_arrays(arrays))  # type: ignore[arg-type]
-        indptr, indices, values = (arrays[f"matrix_{name}"] for name in ("indptr", "indices", "values"))
-        if indptr.dtype != np.int64 or indices.dtype != np.int32 or values.dtype != np.float32:
-            raise ModelFileError("the saved sparse matrix has arrays of other types; save the model again")
-        if len(indptr) < 1 or not indptr[-1] == len(indices) == len(values):
-            raise ModelFileError("the saved sparse matrix does not fit together; save the model again")
-        return SparseMatrix(
-            indptr,  # type: ignore[arg-type]
-            indices,  # type: ignore[arg-type]
-            values,  # type: ignore[arg-type]
-        )
+        Only a dense matrix writes the correction out, with `in_place` into its own array; others stay as sparse as they
+        are. `truncation` says how good a filter the result is.
+        """
 
-
-@dataclass(frozen=True, eq=False)
-class DenseMatrix(ItemMatrix):
-    """Every entry."""
-
-    values: NDArray[np.float32]
-    truncation: Truncation | None = None
-    storage = "dense"
-    names = frozenset({"matrix"})
-
-    @property
-    def items(self) -> int:
-        return int(self.values.shape[0])
-
-    @property
-    def bytes(self) -> int:
-        return self.values.nbytes
-
-    @property
-    def nonzeros(self) -> int:
-        return int(np.count_nonzero(self.values))
-
-    def row(self, item: int) -> NDArray[np.float32]:
-        out: NDArray[np.float32] = self.values[item]
-        return out
-
-    def entries(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
-        out: NDArray[np.float32] = self.values[np.ix_(rows, columns)]
-        return out
-
-    def diagonal(self) -> NDArray[np.float32]:
-        out: NDArray[np.float32] = self.values.diagonal()
-        return out
-
-    def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
-        out: NDArray[np.float64] = self.values.sum(axis=1, dtype=np.float64)
-        return out
-
-    def arrays(self) -> dict[str, NDArray[np.generic]]:
-        return {"matrix": self.values} | (self.truncation.arrays() if self.truncation else {})
-
-    def compiled_form(
-        self,
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-        return self.values, _NO_POINTERS, _NO_INDICES, _NO_VALUES
-
-
-@dataclass(frozen=True, eq=False)
-class SparseMatrix(ItemMatrix):
-    """Compressed rows, columns ascending within each."""
-
-    indptr: NDArray[np.int64]
-    indices: NDArray[np.int32]
-    values: NDArray[np.float32]
-    storage = "sparse"
-    names = frozenset({"matrix_indptr", "matrix_indices", "matrix_values"})
-
-    @property
-    def items(self) -> int:
-        return len(self.indptr) - 1
-
-    @property
-    def bytes(self) -> int:
-        return self.indptr.nbytes + self.indices.nbytes + self.values.nbytes
-
-    @property
-    def nonzeros(self) -> int:
-        return int(np.count_nonzero(self.values))
-
-    def row(self, item: int) -> NDArray[np.float32]:
-        out = np.zeros(self.items, np.float32)
-        inside = slice(self.indptr[item], self.indptr[item + 1])
-        out[self.indices[inside]] = self.values[inside]
-        return out
-
-    def entries(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
-        out = np.zeros((len(rows), len(columns)), np.float32)
-        for place, row in enumerate(rows):
-            inside = slice(self.indptr[row], self.indptr[row + 1])
-            names = self.indices[inside]
-            at = np.searchsorted(names, columns)
-            found = np.flatnonzero(at < len(names))
-            found = found[names[at[found]] == columns[found]]
-            out[place, found] = self.values[inside][at[found]]
-        return out
-
-    def diagonal(self) -> NDArray[np.float32]:
-        out = np.zeros(self.items, np.float32)
-        for item in range(self.items):
-            start, end = self.indptr[item], self.indptr[item + 1]
-            at = start + np.searchsorted(self.indices[start:end], item)
-            if at < end and self.indices[at] == item:
-                out[item] = self.values[at]
-        return out
-
-    def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
-        out = np.zeros(self.items)
-        filled = np.flatnonzero(np.diff(self.indptr))
-        if filled.size:
-            out[filled] = np.add.reduceat(self.values, self.indptr[filled], dtype=np.float64)
-        return out
-
-    def arrays(self) -> dict[str, NDArray[np.generic]]:
-        return {"matrix_indptr": self.indptr, "matrix_indices": self.indices, "matrix_values": self.values}
-
-    def compiled_form(
-        self,
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-        return _NO_ROWS, self.indptr, self.indices, self.values
+    @abstractmethod
+    def arrays(self) -> Arrays:
+        """The arrays to save, by name; `matrix/saved.py` restores them."""

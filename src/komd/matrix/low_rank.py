@@ -1,40 +1,41 @@
-"""A matrix with a low-rank update that is never written out: base − W W', the base held sparse or streamed.
+"""A matrix with a low-rank correction that is never written out: base − W W', the base held sparse or streamed.
 
-What a filter of low rank subtracts and what a prior adds (docs/guide/maths.md) are sums over a few factors, beside what
-the base says; the code that scores, gathers and strips the base knows nothing of them.
+What a filter of low rank subtracts and what a prior adds (docs/guide/maths.md) are sums over a few factors, beside what the
+base says; the base's own code scores, gathers and reads it in strips.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
-from komd.matrix.item_matrix import BlockSums, DenseMatrix, ItemMatrix, SparseMatrix, Truncation
-from komd.matrix.streamed import StreamedMatrix
-from komd.matrix.strip_builder import Strip
+from komd._core.groups import OwnEntries, Rows, StoredMatrix, WeightedUsers
+from komd.matrix.item_matrix import Advance, Arrays, BlockSums, Gathered, ItemMatrix, Strip, Truncation
+from komd.matrix.storage import Plan
 
-__all__ = ["UpdatedMatrix", "products", "with_prior"]
+__all__ = ["LowRankMatrix", "products", "signed_products"]
 
-_TOGETHER = 64  # people whose entries are corrected by a thread in one go
-_TILE = 64  # items whose factors are turned over at a time
-_ROWS = 512
+_TOGETHER = 64  # users whose own entries are corrected by a thread at a time
 
 Number = TypeVar("Number", np.float32, np.float64)
 
 
-class UpdatedMatrix(ItemMatrix):
-    """base − W W', neither of them written out; the last `added` columns of W are added instead of taken away.
+class LowRankMatrix(ItemMatrix):
+    """base − W W', neither of them written out; the last `added` columns of W are added instead of subtracted.
 
     `scale` is what a filter multiplied K by to make the base of it, `truncation` how good that filter is.
     """
 
+    users_together = 16  # to whom W is read once
+
     def __init__(
         self,
-        base: SparseMatrix | StreamedMatrix,
+        base: ItemMatrix,
         W: NDArray[np.float32],
         *,
         added: int = 0,
@@ -58,176 +59,172 @@ class UpdatedMatrix(ItemMatrix):
         """Of the base: W W' is never written out."""
         return self.base.nonzeros
 
+    @property
+    def plan(self) -> Plan:
+        plan = self.base.plan
+        return replace(plan, bytes=self.bytes) if plan.exact else plan
+
     def row(self, item: int) -> NDArray[np.float32]:
-        out: NDArray[np.float32] = self.base.row(item) - products(self._signed(self.W[item : item + 1]), self.W)[0]
+        out: NDArray[np.float32] = (
+            self.base.row(item) - signed_products(self.W[item : item + 1], self.W, self.added)[0]
+        )
         return out
 
     def entries(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
-        low_rank = products(self._signed(self.W[columns]), self.W[rows]).T
-        out: NDArray[np.float32] = self.base.entries(rows, columns) - low_rank
+        correction = signed_products(self.W[columns], self.W[rows], self.added).T
+        out: NDArray[np.float32] = self.base.entries(rows, columns) - correction
         return out
 
     def diagonal(self) -> NDArray[np.float32]:
-        out: NDArray[np.float32] = self.base.diagonal() - (self._signed(self.W) * self.W).sum(axis=1)
+        out: NDArray[np.float32] = self.base.diagonal() - (_signed(self.W, self.added) * self.W).sum(axis=1)
         return out
 
     def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
-        """As `ItemMatrix.sums`; `block_sums` sums the base."""
-        low_rank = self.W @ self._signed(self.W.sum(axis=0, dtype=np.float64))
-        out: NDArray[np.float64] = self.base.sums(threads, block_sums) - low_rank
+        correction = self.W @ _signed(self.W.sum(axis=0, dtype=np.float64), self.added)
+        out: NDArray[np.float64] = self.base.sums(threads, block_sums) - correction
         return out
-
-    def _signed(self, factors: NDArray[Number]) -> NDArray[Number]:
-        """Factors (in the last axis) with those turned over that are added."""
-        if not self.added:
-            return factors
-        out = factors.copy()
-        out[..., -self.added :] *= -1
-        return out
-
-    def arrays(self) -> dict[str, NDArray[np.generic]]:
-        out = self.base.arrays()
-        taken = self.W.shape[1] - self.added
-        if self.truncation:
-            out |= self.truncation.arrays() | {"filter": self.W[:, :taken], "filter_scale": np.array([self.scale])}
-        return out | ({"prior": self.W[:, taken]} if self.added else {})
-
-    def compiled_form(self) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-        raise TypeError("a matrix with an update is in two pieces; ask for squares() and taken()")
-
-    def squares(
-        self, indptr: NDArray[np.int64], indices: NDArray[np.int32]
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """The matrix between each person's own items: blocks one after another, and where each begins."""
-        from komd._core.solve import gather_squares
-
-        starts = np.zeros(len(indptr), np.int64)
-        np.cumsum(np.diff(indptr) ** 2, out=starts[1:])
-        blocks = np.empty(starts[-1], np.float32)
-        gather_squares(*self.base.compiled_form(), indptr, indices, starts, blocks)
-        self._take_squares(indptr, indices, starts, blocks)
-        return blocks, starts
-
-    def _take_squares(
-        self,
-        indptr: NDArray[np.int64],
-        indices: NDArray[np.int32],
-        starts: NDArray[np.int64],
-        blocks: NDArray[np.float32],
-    ) -> None:
-        from komd._core.factor_products import take_squares
-
-        line = np.empty(_TILE, np.float32)
-        take_squares(self.W, self.added, indptr, indices, starts, _tile(self.W), line, blocks)
-
-    def projected(
-        self, indptr: NDArray[np.int64], indices: NDArray[np.int32], weights: NDArray[np.float64]
-    ) -> NDArray[np.float32]:
-        """Where people with these weights stand among the factors: W'w, a row each, negated for those to add."""
-        from komd._core.factor_products import project
-
-        out = np.empty((len(indptr) - 1, self.W.shape[1]), np.float32)
-        project(self.W, indptr, indices, weights, np.empty(self.W.shape[1]), out)
-        return self._signed(out)
-
-    def taken(self, projected: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:
-        """What W W' takes from the scores of items first..last, for people who stand there."""
-        return products(projected, self.W[first:last])
-
-    def take_scores(self, projected: NDArray[np.float32], scores: NDArray[np.float64]) -> None:
-        """Take it from the scores of all items."""
-        if self.W.shape[1] == 1:  # no need to write the products out
-            for standing, line in zip(projected[:, 0], scores, strict=True):
-                line -= standing * self.W[:, 0]
-        else:
-            scores -= self.taken(projected, 0, self.items)
-
-    def take_targets(
-        self,
-        projected: NDArray[np.float32],
-        indptr: NDArray[np.int64],
-        targets: NDArray[np.int32],
-        scores: NDArray[np.float64],
-    ) -> None:
-        """Take it from the scores of each person's targets."""
-        from komd._core.factor_products import take_targets
-
-        take_targets(self.W, projected, indptr, targets, _tile(self.W), np.empty(_TILE, np.float32), scores)
-
-    # ---- as a streamed matrix, where the base is one -------------------------------------------------------------
-
-    @property
-    def _streamed(self) -> StreamedMatrix:
-        assert isinstance(self.base, StreamedMatrix)
-        return self.base
-
-    def prepare(self) -> None:
-        """As `StreamedMatrix.prepare`."""
-        self._streamed.prepare()
-
-    def row_bounds(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
-        """As `StreamedMatrix.row_bounds`."""
-        return self._streamed.row_bounds(rows)
 
     def sums_of(self, block: tuple[int, int]) -> NDArray[np.float64]:
-        """As `StreamedMatrix.sums_of`, of the base."""
-        return self._streamed.sums_of(block)
+        return self.base.sums_of(block)
 
-    def rows(self, rows: NDArray[np.int32], threads: int | None = None) -> UpdatedMatrix:
-        """These rows of the base in memory, and no others."""
-        base = self._streamed.rows(rows, threads)
-        return UpdatedMatrix(base, self.W, added=self.added, truncation=self.truncation, scale=self.scale)
+    def multiply(
+        self, X: NDArray[np.float32], *, threads: int | None = None, advance: Advance | None = None
+    ) -> NDArray[np.float32]:
+        out: NDArray[np.float32] = self.base.multiply(X, threads=threads, advance=advance)
+        out -= _signed(self.W, self.added) @ (self.W.T @ X)
+        return out
 
-    def gather(
+    def score(self, users: WeightedUsers, S: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
+        self.base.score(users, S, scores)
+        projected = self._projected(Rows(users.indptr, users.indices), users.weights)
+        if self.W.shape[1] == 1:  # the products need not be written out
+            for along, line in zip(projected[:, 0], scores, strict=True):
+                line -= along * self.W[:, 0]
+        else:
+            scores -= products(projected, self.W)
+
+    def stored(self) -> StoredMatrix:
+        return self.base.stored()._replace(W=self.W, added=self.added)
+
+    def own_entries(self, rows: Rows) -> OwnEntries:
+        return self._own_corrected(self.base.own_entries(rows), rows, None)
+
+    def contributions(
+        self, rows: Rows, weights: NDArray[np.float64], items: NDArray[np.int32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+        similarities, parts = super().contributions(rows, weights, items)
+        # A score's sum over the factors is in single precision: the difference by rounding goes to the largest part.
+        scores = weights @ self.base.entries(rows.indices, items)
+        self._subtract(self._projected(rows, weights), Rows(np.array([0, len(items)]), items), scores)
+        parts[np.abs(parts).argmax(axis=0), np.arange(len(items))] += scores - parts.sum(axis=0)
+        return similarities, parts
+
+    def in_memory(
+        self, rows: NDArray[np.int32], room: int | None = None, threads: int | None = None
+    ) -> LowRankMatrix | None:
+        base = self.base.in_memory(rows, room, threads)
+        return None if base is None else self._on(base)
+
+    def gathered_bytes(self, lengths: NDArray[np.int64], targets: NDArray[np.int64], own: bool) -> NDArray[np.int64]:
+        return self.base.gathered_bytes(lengths, targets, own) + 4 * self.W.shape[1]
+
+    def gather(self, rows: Rows, targets: Rows | None, *, own: bool, threads: int | None = None) -> Gathered:
+        """As the base gathers; entries between own items are corrected here, those of targets in `target_scores`."""
+        found = self.base.gather(rows, targets, own=own, threads=threads)
+        return found._replace(own=self._own_corrected(found.own, rows, threads)) if own else found
+
+    def target_scores(
+        self, found: Gathered, users: WeightedUsers, targets: Rows, S: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        scores = self.base.target_scores(found, users, targets, S)
+        self._subtract(self._projected(Rows(users.indptr, users.indices), users.weights), targets, scores)
+        return scores
+
+    def strips(self, users: WeightedUsers, *, room: int = 1 << 29, threads: int | None = None) -> Iterator[Strip]:
+        projected = self._projected(Rows(users.indptr, users.indices), users.weights)
+        for strip in self.base.strips(users, room=room, threads=threads):
+            W = self.W[strip.first : strip.last]
+            yield replace(strip, correction=lambda a, b, W=W: products(projected[a:b], W))
+
+    def scaled(self, factors: NDArray[np.float64], threads: int | None = None) -> LowRankMatrix:
+        W = self.W * factors.astype(np.float32)[:, None]
+        return LowRankMatrix(self.base.scaled(factors, threads), W, added=self.added, truncation=self.truncation)
+
+    def corrected(
         self,
-        indptr: NDArray[np.int64],
-        indices: NDArray[np.int32],
-        wanted_indptr: NDArray[np.int64],
-        wanted: NDArray[np.int32],
+        W: NDArray[np.float32],
+        *,
+        factor: float = 1.0,
+        added: int = 0,
+        truncation: Truncation | None = None,
+        in_place: bool = False,
         threads: int | None = None,
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """As `StreamedMatrix.gather`, of the base; where the wanted items are a person's own, W W' is taken away."""
-        blocks, starts = self._streamed.gather(indptr, indices, wanted_indptr, wanted, threads=threads)
+    ) -> LowRankMatrix:
+        own, split = self.W * np.float32(np.sqrt(factor)), self.W.shape[1] - self.added
+        base = self.base if factor == 1.0 else self.base.scaled(np.full(self.items, np.sqrt(factor)), threads)
+        kept = W.shape[1] - added
+        both = np.hstack([own[:, :split], W[:, :kept], own[:, split:], W[:, kept:]])
+        return LowRankMatrix(
+            base, both, added=self.added + added, truncation=truncation or self.truncation, scale=self.scale * factor
+        )
 
-        def part(piece: tuple[int, int]) -> None:
-            a, b = piece
-            self._take_squares(indptr[a : b + 1], indices, starts[a : b + 1], blocks)
+    def arrays(self) -> Arrays:
+        out = self.base.arrays()
+        kept = self.W.shape[1] - self.added
+        if self.truncation:
+            out |= self.truncation.arrays() | {"filter": self.W[:, :kept], "filter_scale": np.array([self.scale])}
+        return out | ({"prior": self.W[:, kept]} if self.added else {})
 
-        pool.for_each(part, pool.blocks(len(indptr) - 1, _TOGETHER), threads=threads)
-        return blocks, starts
+    def _on(self, base: ItemMatrix) -> LowRankMatrix:
+        return LowRankMatrix(base, self.W, added=self.added, truncation=self.truncation, scale=self.scale)
 
-    def strips(self, rows: NDArray[np.int32], *, room: int = 1 << 29, threads: int | None = None) -> Iterator[Strip]:
-        """Strips of the base (as `StreamedMatrix.strips`); what `taken` says is still to be taken away."""
-        return self._streamed.strips(rows, room=room, threads=threads)
-
-
-def with_prior(K: ItemMatrix, prior: NDArray[np.float32], *, threads: int | None = None) -> ItemMatrix:
-    """K + p p'. A dense K is changed in its place; others stay as sparse as they are."""
-    if isinstance(K, DenseMatrix):
+    def _own_corrected(self, own: OwnEntries, rows: Rows, threads: int | None) -> OwnEntries:
+        """Own entries of the base with the correction: gathered ones now, others as they are gathered."""
+        from komd._core.factor_products import subtract_squares, tile_for
 
         def part(block: tuple[int, int]) -> None:
             a, b = block
-            K.values[a:b] += prior[a:b, None] * prior
+            some = Rows(rows.indptr[a : b + 1], rows.indices)
+            subtract_squares(self.W, self.added, some, own.starts[a : b + 1], tile_for(self.W.shape[1]), own.blocks)
 
-        pool.for_each(part, pool.blocks(K.items, _ROWS), threads=threads)
-        return K
-    if isinstance(K, UpdatedMatrix):
-        W = np.hstack([K.W, prior[:, None]])
-        return UpdatedMatrix(K.base, W, added=K.added + 1, truncation=K.truncation, scale=K.scale)
-    assert isinstance(K, (SparseMatrix, StreamedMatrix))
-    return UpdatedMatrix(K, prior[:, None], added=1)
+        if own.blocks.size:
+            pool.for_each(part, pool.blocks(len(rows.indptr) - 1, _TOGETHER), threads=threads)
+        return own._replace(stored=own.stored._replace(W=self.W, added=self.added))
+
+    def _projected(self, rows: Rows, weights: NDArray[np.float64]) -> NDArray[np.float32]:
+        """W'w of each user with these weights, a row each, negated for the factors that are added."""
+        from komd._core.factor_products import project
+
+        out = np.empty((len(rows.indptr) - 1, self.W.shape[1]), np.float32)
+        project(self.W, rows, weights, np.empty(self.W.shape[1]), out)
+        return _signed(out, self.added)
+
+    def _subtract(self, projected: NDArray[np.float32], targets: Rows, scores: NDArray[np.float64]) -> None:
+        from komd._core.factor_products import subtract_targets, tile_for
+
+        subtract_targets(self.W, projected, targets, tile_for(self.W.shape[1]), scores)
 
 
 def products(A: NDArray[np.float32], B: NDArray[np.float32]) -> NDArray[np.float32]:
     """A B', each entry summed in the same order: not so with BLAS, where it depends on the shapes."""
-    from komd._core.factor_products import taken_scores
+    from komd._core.factor_products import factor_products, tile_for
 
     if A.shape[1] == 1:
         return A * B[:, 0]
     out = np.empty((len(A), len(B)), np.float32)
-    taken_scores(B, A, _tile(B), out)
+    factor_products(A, B, tile_for(B.shape[1]), out)
     return out
 
 
-def _tile(W: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.empty((W.shape[1], _TILE), np.float32)
+def signed_products(A: NDArray[np.float32], B: NDArray[np.float32], added: int) -> NDArray[np.float32]:
+    """The same with the last `added` factors negated."""
+    return products(_signed(A, added), B)
+
+
+def _signed(factors: NDArray[Number], added: int) -> NDArray[Number]:
+    """Factors (in the last axis), the last `added` of them negated."""
+    if not added:
+        return factors
+    out = factors.copy()
+    out[..., -added:] *= -1
+    return out

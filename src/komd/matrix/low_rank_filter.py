@@ -1,7 +1,7 @@
 """The ridge filter of low rank: s K − W W', K held sparse or streamed (docs/guide/maths.md, "The filter of low rank").
 
 The ridge filter takes each eigenvalue λ of K to λ / (λ + μ). Above a value t they are taken there one by one; up to t
-the line through 0 and t / (t + μ) stands in for the curve, which is a multiple of K itself.
+the line through 0 and t / (t + μ) approximates the curve, which is a multiple of K itself.
 """
 
 from __future__ import annotations
@@ -12,26 +12,22 @@ import warnings
 import numpy as np
 from numpy.typing import NDArray
 
-from komd import threads as pool
 from komd.errors import FilterWarning
 from komd.matrix.eigenvectors import Spectrum
-from komd.matrix.item_matrix import DenseMatrix, ItemMatrix, SparseMatrix, Truncation
-from komd.matrix.low_rank import UpdatedMatrix, products
-from komd.matrix.streamed import StreamedMatrix
+from komd.matrix.item_matrix import Truncation
 
 __all__ = ["filter_truncated", "truncation"]
 
 _SOUND = 0.5  # of μ: eigenvalues left out above this share of it are too much for a line
-_ROWS = 512
 
 
 def filter_truncated(
-    K: ItemMatrix, spectrum: Spectrum, mu: float, chosen: int, *, threads: int | None = None
-) -> ItemMatrix:
+    spectrum: Spectrum, mu: float, chosen: int
+) -> tuple[Truncation, float, NDArray[np.float32]]:
     """K (K + μI)⁻¹, scaled to a mean diagonal of 1, from the leading eigenvectors of K (whose mean diagonal is 1).
 
-    A dense K is filtered in its place; others stay as sparse as they are. Warns where the eigenvalues left out are too
-    large beside μ for a line to stand in for the filter.
+    It is s K − W W': returns how good it is, s, and W. Warns if the eigenvalues left out are too large beside μ for a
+    line to approximate the filter there.
     """
     found, scale, weights = truncation(spectrum, mu, chosen)
     left_out = max(found.last, spectrum.beyond_found)
@@ -43,20 +39,7 @@ def filter_truncated(
             FilterWarning,
             stacklevel=2,
         )
-    W = spectrum.vectors * np.sqrt(weights).astype(np.float32)
-    if isinstance(K, DenseMatrix):
-
-        def part(block: tuple[int, int]) -> None:
-            a, b = block
-            K.values[a:b] = K.values[a:b] * np.float32(scale) - products(W[a:b], W)
-
-        pool.for_each(part, pool.blocks(K.items, _ROWS), threads=threads)
-        return DenseMatrix(K.values, found)
-    if isinstance(K, SparseMatrix):
-        scaled = SparseMatrix(K.indptr, K.indices, K.values * np.float32(scale))
-        return UpdatedMatrix(scaled, W, truncation=found, scale=scale)
-    assert isinstance(K, StreamedMatrix)
-    return UpdatedMatrix(K.scaled(scale), W, truncation=found, scale=scale)
+    return found, scale, spectrum.vectors * np.sqrt(weights).astype(np.float32)
 
 
 def truncation(spectrum: Spectrum, mu: float, chosen: int) -> tuple[Truncation, float, NDArray[np.float64]]:

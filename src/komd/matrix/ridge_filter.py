@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from komd import threads as pool
 from komd.errors import InputError, SolverError
-from komd.matrix.item_matrix import DenseMatrix
+from komd.matrix.dense import DenseMatrix
 from komd.memory import budget, readable
 from komd.progress import progress
 

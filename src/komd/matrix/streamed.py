@@ -1,8 +1,8 @@
 """K between all items, never held: rows of it, or strips of columns, computed when they are asked for.
 
-The matrix is known by its recipe alone: who chose what, and the kernel of the counts. A strip of columns is counted for
-all the rows that somebody needs, used, and overwritten by the next. Rows asked for one by one come as a sparse matrix
-in which only they are filled.
+The matrix is known by who chose what and by its `KernelEntries` alone. A strip of columns is counted for all the rows
+that somebody needs, used, and overwritten by the next. Rows asked for one by one come as a sparse matrix in which only
+they are filled.
 """
 
 from __future__ import annotations
@@ -17,104 +17,115 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
-from komd.kernels.entries import Recipe
+from komd._core.groups import CountedPairs, OwnEntries, Rows, StripArrays, WeightedUsers
+from komd.kernels.entries import KernelEntries
 from komd.kernels.functions import Linear
-from komd.matrix.item_matrix import BlockSums, ItemMatrix, SparseMatrix
-from komd.matrix.storage import expected_nonzeros
-from komd.matrix.strip_builder import WIDEST, Strip, Workplace
+from komd.matrix.item_matrix import WIDEST, Advance, Arrays, BlockSums, Gathered, ItemMatrix, Strip, Truncation
+from komd.matrix.low_rank import LowRankMatrix
+from komd.matrix.sparse import SparseMatrix
+from komd.matrix.storage import Plan, expected_nonzeros, plan
+from komd.matrix.strip_builder import StripBuilder
 
 __all__ = ["StreamedMatrix"]
 
 _CHUNK = 1 << 20  # counts made by a thread before they are turned into values
 _SPARE = 1.3  # room for the strips' being fuller than expected; where it does not do, the arrays grow
+_NO_TARGETS = np.zeros(0, np.int32)
 
 
 class StreamedMatrix(ItemMatrix):
     """An item-item matrix that is computed again whenever it is read."""
 
     storage = "streamed"
-    names = frozenset({"item_indptr", "item_users"})
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        indptr: NDArray[np.int64],
-        indices: NDArray[np.int32],
-        by_item: tuple[NDArray[np.int64], NDArray[np.int32]] | None = None,
-    ) -> None:
-        """`by_item`: the same pairs turned over, where that is at hand."""
-        self.recipe = recipe
-        self._indptr = indptr
-        self._indices = indices
+    def __init__(self, of: KernelEntries, rows: Rows, by_item: Rows | None = None) -> None:
+        """`rows` are users' items, ascending; `by_item` the same pairs transposed, if that exists already."""
+        self.of = of
+        self._rows = rows
         if by_item is not None:
             self.by_item = by_item
 
     @property
     def items(self) -> int:
-        return len(self.recipe.degree)
+        return len(self.of.degree)
 
     @property
     def bytes(self) -> int:
         """What is kept between calls: the interactions by item."""
-        return 4 * len(self._indices) + 8 * (self.items + 1)
+        return 4 * len(self._rows.indices) + 8 * (self.items + 1)
 
     @property
     def nonzeros(self) -> int:
-        return sum(int(np.count_nonzero(s.values[: s.places[:, 2].sum()])) for s in self.strips(self._all))
+        everything = WeightedUsers(np.zeros(1, np.int64), self._all, np.zeros(0), np.zeros(0))
+        strips = (strip.arrays for strip in self.strips(everything))
+        return sum(int(np.count_nonzero(s.values[: s.places[:, 2].sum()])) for s in strips)
+
+    @property
+    def plan(self) -> Plan:
+        return plan(self._popularity, np.diff(self._rows.indptr), storage="streamed")
 
     def row(self, item: int) -> NDArray[np.float32]:
-        return self.rows(np.array([item], np.int32)).row(item)
+        return self.in_memory(np.array([item], np.int32)).row(item)
 
     def entries(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
-        return self.rows(np.unique(rows)).entries(rows, columns)
+        return self.in_memory(np.unique(rows)).entries(rows, columns)
 
     def diagonal(self) -> NDArray[np.float32]:
-        return self.recipe.diagonal if self.recipe.kernel.unit_diagonal else self.rows(self._all).diagonal()
-
-    def arrays(self) -> dict[str, NDArray[np.generic]]:
-        # Saved, so that many processes map one copy and none has to turn the pairs over.
-        indptr, users = self.by_item
-        return {"item_indptr": indptr, "item_users": users}
-
-    def compiled_form(self) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-        raise TypeError("a streamed matrix has no form in memory; ask for rows() or strips()")
+        return self.of.diagonal if self.of.kernel.unit_diagonal else self.in_memory(self._all).diagonal()
 
     def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
-        recipe = self.recipe
-        if isinstance(recipe.kernel, Linear):
+        of, (indptr, indices) = self.of, self._rows
+        if isinstance(of.kernel, Linear):
             # Σ_j Σ_{v ∈ U_i ∩ U_j} w_v r_i r_j, taken user by user: no entry of K is needed.
-            left, right = recipe.factors
-            if recipe.scale is not None:
-                left, right = left * recipe.scale, right * recipe.scale
-            owner = np.repeat(np.arange(len(self._indptr) - 1, dtype=np.int32), np.diff(self._indptr))
-            of_user: NDArray[np.float64] = np.bincount(
-                owner, weights=right[self._indices], minlength=len(self._indptr) - 1
-            ).astype(np.float64)
-            if recipe.user_weights is not None:
-                of_user *= recipe.user_weights
-            return left * np.bincount(self._indices, weights=of_user[owner], minlength=self.items)
+            left, right = of.factors
+            if of.scale is not None:
+                left, right = left * of.scale, right * of.scale
+            users = len(indptr) - 1
+            owner = np.repeat(np.arange(users, dtype=np.int32), np.diff(indptr))
+            of_user: NDArray[np.float64] = np.bincount(owner, weights=right[indices], minlength=users).astype(np.float64)
+            if of.user_weights is not None:
+                of_user *= of.user_weights
+            return left * np.bincount(indices, weights=of_user[owner], minlength=self.items)
         blocks = self.row_blocks()
         if block_sums is None:
             return _joined(pool.run(self.sums_of, blocks, threads=threads, label="kernel", size=_length))
         return _joined(block_sums(blocks))
 
-    def row_blocks(self) -> list[tuple[int, int]]:
-        """All rows in blocks of about equal work, each worth a thread's while."""
-        return pool.even_blocks(self.row_bounds(self._all), _CHUNK)
-
     def sums_of(self, block: tuple[int, int]) -> NDArray[np.float64]:
-        """S_i of a block of rows."""
         return SparseMatrix(*self.block(*block, self.counter())).sums()
 
-    # ---- reading it ---------------------------------------------------------------------------------------------
+    def multiply(
+        self, X: NDArray[np.float32], *, threads: int | None = None, advance: Advance | None = None
+    ) -> NDArray[np.float32]:
+        from komd._core.factor_products import multiply_rows
 
-    def row_bounds(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
-        """How many entries each of these rows can have at most."""
-        return np.minimum(self.work[rows], self.items)
+        out = np.empty_like(X)
+
+        def part(block: tuple[int, int]) -> int:
+            a, b = block
+            multiply_rows(*self.block(a, b, self.counter()), X, out[a:b])
+            return b - a
+
+        for done in pool.run(part, self.row_blocks(), threads=threads):
+            if advance:
+                advance(done)
+        return out
+
+    def score(self, users: WeightedUsers, S: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
+        self.in_memory(np.unique(users.indices)).score(users, S, scores)
+
+    def own_entries(self, rows: Rows) -> OwnEntries:
+        return self.gather(rows, None, own=True).own
+
+    # ---- rows of it -----------------------------------------------------------------------------------------------
+
+    def row_blocks(self) -> list[tuple[int, int]]:
+        """All rows in blocks of about equal work, each worth a thread's while."""
+        return pool.even_blocks(np.minimum(self.work, self.items), _CHUNK)
 
     def counter(self) -> NDArray[np.generic]:
         """Scratch for `block`, which leaves it as it was: one for a thread."""
-        return np.zeros(self.items, self.recipe.number)
+        return np.zeros(self.items, self.of.number)
 
     def block(
         self, first: int, last: int, counter: NDArray[np.generic]
@@ -122,19 +133,20 @@ class StreamedMatrix(ItemMatrix):
         """Rows first..last of K, compressed."""
         from komd._core.cooccurrence import count_pairs
 
-        recipe = self.recipe
         # One place more than can be filled: the branch-free list writes one ahead of its end.
         room = int(np.minimum(self.work[first:last], self.items).sum()) + 1
         indptr, columns = np.zeros(last - first + 1, np.int64), np.empty(room, np.int32)
-        counts = np.empty(room, recipe.number)
-        pairs = (*self.by_item, self._indptr, self._indices)
-        count_pairs(*pairs, first, last, counter, indptr, columns, counts, recipe.user_weights)
+        counts = np.empty(room, self.of.number)
+        count_pairs(self.pairs, first, last, counter, indptr, columns, counts, self.of.user_weights)
         columns = columns[: indptr[-1]].copy()
         rows = np.repeat(np.arange(first, last, dtype=np.int32), np.diff(indptr))
-        return indptr, columns, recipe.values(counts[: indptr[-1]].astype(np.float64), rows, columns)
+        return indptr, columns, self.of.values(counts[: indptr[-1]].astype(np.float64), rows, columns)
 
-    def rows(self, rows: NDArray[np.int32], threads: int | None = None) -> SparseMatrix:
-        """These rows of K (ascending, distinct) and no others: everything else in the answer is empty."""
+    def in_memory(  # type: ignore[override]  # without a room there is always an answer
+        self, rows: NDArray[np.int32], room: int | None = None, threads: int | None = None
+    ) -> SparseMatrix:
+        if room is not None and 8 * int(np.minimum(self.work[rows], self.items).sum()) > room:
+            return None  # type: ignore[return-value]
 
         def part(block: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
             counter = self.counter()
@@ -144,6 +156,7 @@ class StreamedMatrix(ItemMatrix):
             )
             return np.concatenate(lengths), np.concatenate(columns), np.concatenate(values)
 
+        self.by_item  # noqa: B018 (before threads ask for it)
         pieces = pool.blocks(len(rows), max(1, min(64, -(-len(rows) // (4 * pool.count(threads))))))
         parts = list(pool.run(part, pieces, threads=threads))
         indptr = np.zeros(self.items + 1, np.int64)
@@ -154,98 +167,80 @@ class StreamedMatrix(ItemMatrix):
         _, columns, values = (np.concatenate(each) for each in zip(*[*parts, empty], strict=True))
         return SparseMatrix(indptr, columns, values)
 
-    def strips(self, rows: NDArray[np.int32], *, room: int = 1 << 29, threads: int | None = None) -> Iterator[Strip]:
-        """Strips of columns, ascending, of these rows (ascending, distinct); each is overwritten by the next.
+    # ---- all of it, for many users --------------------------------------------------------------------------------
 
-        `room` bounds the bytes of a strip.
-        """
-        from komd._core.strip_counting import cut_strip
+    def gathered_bytes(self, lengths: NDArray[np.int64], targets: NDArray[np.int64], own: bool) -> NDArray[np.int64]:
+        return 4 * lengths * (targets + lengths * own)
 
-        n, cuts, (item_indptr, _) = len(self._indptr) - 1, self._cuts(rows, room), self.by_item
-        ends, starts = self._indptr[:-1].copy(), np.empty(n + 1, np.uint32)
-        inside = np.empty(max((item_indptr[last] - item_indptr[first] for first, last in cuts), default=0), np.uint16)
-        active = np.empty(n // 8 + 1, np.uint8)
-        row_of = np.full(self.items, -1, np.int32)
-        row_of[rows] = np.arange(len(rows), dtype=np.int32)
-        work = Workplace(self.recipe, self.by_item, rows, self.work[rows], int(room))
-        for first, last in cuts:
-            cut_strip(self._indptr, self._indices, first, last, ends, starts, inside, active)
-            work.fill(first, last, starts, inside, active, threads)
-            yield work.strip(first, last, row_of)
+    def gather(self, rows: Rows, targets: Rows | None, *, own: bool, threads: int | None = None) -> Gathered:
+        """Every row of K that anybody has is counted once and read by all who have it."""
+        targets = targets or Rows(np.zeros(len(rows.indptr), np.int64), _NO_TARGETS)
+        wanted = _side_by_side(rows, targets) if own else targets
+        blocks, starts = self._gathered(rows, wanted, threads)
+        nothing = super().own_entries(rows)
+        return Gathered(nothing._replace(blocks=blocks, starts=starts) if own else nothing, blocks, starts, skip=own)
 
-    def gather(
-        self,
-        indptr: NDArray[np.int64],
-        indices: NDArray[np.int32],
-        wanted_indptr: NDArray[np.int64],
-        wanted: NDArray[np.int32],
-        threads: int | None = None,
+    def _gathered(
+        self, rows: Rows, wanted: Rows, threads: int | None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """K between each person's items and the items they want: blocks one after another, and where each begins.
+        """K between each user's items and those they want: blocks one after another, and where each begins."""
+        from komd._core.gather import copy_pieces, gather_rows, gather_scratch
 
-        Every row of K that anybody has is counted once and read by all who have it.
-        """
-        from komd._core.gather import deliver, gather_rows
-
-        recipe, (item_indptr, item_users) = self.recipe, self.by_item
-        lengths, widths = np.diff(indptr), np.diff(wanted_indptr)
+        of, (left, right) = self.of, self.of.factors
+        lengths, widths = np.diff(rows.indptr), np.diff(wanted.indptr)
         starts = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths * widths, out=starts[1:])
         blocks = np.empty(starts[-1], np.float32)
-        order = np.argsort(indices, kind="stable")
+        order = np.argsort(rows.indices, kind="stable")
         owner = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-        people = owner[order]
-        destinations = (starts[owner] + (np.arange(len(indices)) - indptr[owner]) * widths[owner])[order]
-        people_indptr = np.zeros(self.items + 1, np.int64)
-        np.cumsum(np.bincount(indices, minlength=self.items), out=people_indptr[1:])
-        rows = np.flatnonzero(np.diff(people_indptr)).astype(np.int32)
-        sizes = np.zeros(len(indices) + 1, np.int64)
-        np.cumsum(widths[people], out=sizes[1:])
-        left, right = recipe.factors
-        scratch = threading.local()
+        within = np.arange(len(rows.indices)) - rows.indptr[owner]
+        destinations = (starts[owner] + within * widths[owner])[order]
+        users_of = Rows(np.zeros(self.items + 1, np.int64), owner[order])
+        np.cumsum(np.bincount(rows.indices, minlength=self.items), out=users_of.indptr[1:])
+        needed = np.flatnonzero(np.diff(users_of.indptr)).astype(np.int32)
+        sizes = np.zeros(len(rows.indices) + 1, np.int64)
+        np.cumsum(widths[users_of.indices], out=sizes[1:])
+        written = sizes[users_of.indptr[needed + 1]] - sizes[users_of.indptr[needed]]
+        pairs, local = self.pairs, threading.local()
 
         def part(block: tuple[int, int]) -> None:
-            some = rows[block[0] : block[1]]
-            first, last = people_indptr[some[0]], people_indptr[some[-1] + 1]
+            some = needed[block[0] : block[1]]
+            first, last = users_of.indptr[some[0]], users_of.indptr[some[-1] + 1]
             size = int(sizes[last] - sizes[first])
-            if not hasattr(scratch, "counter"):
-                scratch.counter = np.zeros(self.items, recipe.number)
-                scratch.touched = np.empty(self.items + 1, np.int32)
-                scratch.columns, scratch.products = np.empty(0, np.int32), np.empty(0)
-            if len(scratch.columns) < size:
-                scratch.columns, scratch.products = np.empty(size, np.int32), np.empty(size)
+            if not hasattr(local, "scratch"):
+                local.scratch = gather_scratch(self.items, of.number)
+                local.columns, local.products = np.empty(0, np.int32), np.empty(0)
+            if len(local.columns) < size:
+                local.columns, local.products = np.empty(size, np.int32), np.empty(size)
+            columns, products = local.columns[:size], local.products[:size]
             gather_rows(
-                item_indptr,
-                item_users,
-                self._indptr,
-                self._indices,
-                some,
-                left,
-                right,
-                people_indptr,
-                people,
-                wanted_indptr,
-                wanted,
-                scratch.counter,
-                scratch.touched,
-                scratch.columns,
-                scratch.products,
-                recipe.user_weights,
+                pairs, some, left, right, users_of, wanted, local.scratch, columns, products, of.user_weights
             )
-            products, columns = scratch.products[:size], scratch.columns[:size]
-            if recipe.by_product and recipe.scale is None:
-                values = recipe.kernel.of_product(products).astype(np.float32)
-            else:
-                values = recipe.from_products(products, np.repeat(some, written[block[0] : block[1]]), columns)
-            deliver(values, destinations[first:last], widths[people[first:last]], blocks)
+            values = of.from_products(products, lambda: np.repeat(some, written[block[0] : block[1]]), lambda: columns)
+            copy_pieces(values, destinations[first:last], widths[users_of.indices[first:last]], blocks)
 
-        written = sizes[people_indptr[rows + 1]] - sizes[people_indptr[rows]]
-        pool.for_each(part, pool.even_blocks(self.work[rows] + written, _CHUNK), threads=threads)
+        pool.for_each(part, pool.even_blocks(self.work[needed] + written, _CHUNK), threads=threads)
         return blocks, starts
+
+    def strips(self, users: WeightedUsers, *, room: int = 1 << 29, threads: int | None = None) -> Iterator[Strip]:
+        from komd._core.strip_counting import CutStrip, cut_strip
+
+        rows, n = np.unique(users.indices), len(self._rows.indptr) - 1
+        cuts, pairs = self._cuts(rows, room), self.by_item.indptr
+        most = max((pairs[last] - pairs[first] for first, last in cuts), default=0)
+        cut = CutStrip(np.empty(n + 1, np.uint32), np.empty(most, np.uint16), np.empty(n // 8 + 1, np.uint8))
+        ends = self._rows.indptr[:-1].copy()
+        row_of = np.full(self.items, -1, np.int32)
+        row_of[rows] = np.arange(len(rows), dtype=np.int32)
+        builder = StripBuilder(self.of, self.by_item, rows, self.work[rows], int(room))
+        for first, last in cuts:
+            cut_strip(self._rows, first, last, ends, cut)
+            builder.fill(first, last, cut, threads)
+            yield Strip(first, last, StripArrays(row_of, builder.places, builder.columns, builder.values))
 
     def _cuts(self, rows: NDArray[np.int32], room: int) -> list[tuple[int, int]]:
         """Where to cut: no strip wider than `WIDEST`, nor fuller than `room` allows, as far as can be told."""
-        expected = expected_nonzeros(self._popularity[rows], self._popularity, np.diff(self._indptr))
+        expected = expected_nonzeros(self._popularity[rows], self._popularity, np.diff(self._rows.indptr))
         full = np.cumsum(np.minimum(4.0 * expected, len(rows)) * (6 * _SPARE))
         edges = [0]
         while edges[-1] < self.items:
@@ -255,40 +250,70 @@ class StreamedMatrix(ItemMatrix):
             edges.append(min(max(last, first + 1), first + WIDEST, self.items))
         return list(pairwise(edges))
 
-    def scaled(self, factor: float) -> StreamedMatrix:
-        """The same matrix with every entry multiplied by this."""
-        scale = np.ones(self.items) if self.recipe.scale is None else self.recipe.scale
-        recipe = replace(self.recipe, scale=scale * np.sqrt(factor))
-        return StreamedMatrix(recipe, self._indptr, self._indices, self.by_item)
+    # ---- stages and files -----------------------------------------------------------------------------------------
 
-    def prepare(self) -> None:
-        """Turn the interactions over to items now, which the first reading would do."""
-        self.by_item  # noqa: B018 (kept from now on)
+    def scaled(self, factors: NDArray[np.float64], threads: int | None = None) -> StreamedMatrix:
+        before = 1.0 if self.of.scale is None else self.of.scale
+        return StreamedMatrix(replace(self.of, scale=before * factors), self._rows, self.by_item)
+
+    def corrected(
+        self,
+        W: NDArray[np.float32],
+        *,
+        factor: float = 1.0,
+        added: int = 0,
+        truncation: Truncation | None = None,
+        in_place: bool = False,
+        threads: int | None = None,
+    ) -> LowRankMatrix:
+        base = self if factor == 1.0 else self.scaled(np.full(self.items, np.sqrt(factor)))
+        return LowRankMatrix(base, W, added=added, truncation=truncation, scale=factor)
+
+    def arrays(self) -> Arrays:
+        # Saved, so that many processes map one copy and none has to transpose the pairs.
+        return {"item_indptr": self.by_item.indptr, "item_users": self.by_item.indices}
 
     @cached_property
-    def by_item(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    def by_item(self) -> Rows:
         """Each item's users, ascending."""
-        from komd._core import compressed_rows as csr
+        from komd._core.compressed_rows import transpose
 
         item_indptr = np.zeros(self.items + 1, np.int64)
-        np.cumsum(np.bincount(self._indices, minlength=self.items), out=item_indptr[1:])
-        users = np.empty(len(self._indices), np.int32)
-        csr.transpose(self._indptr, self._indices, item_indptr[:-1].copy(), users)
-        return item_indptr, users
+        np.cumsum(np.bincount(self._rows.indices, minlength=self.items), out=item_indptr[1:])
+        users = np.empty(len(self._rows.indices), np.int32)
+        transpose(*self._rows, item_indptr[:-1].copy(), users)
+        return Rows(item_indptr, users)
+
+    @cached_property
+    def pairs(self) -> CountedPairs:
+        """The pairs both ways."""
+        return CountedPairs(*self.by_item, *self._rows)
 
     @cached_property
     def _popularity(self) -> NDArray[np.int64]:
-        return np.diff(self.by_item[0])
+        return np.diff(self.by_item.indptr)
 
     @cached_property
     def work(self) -> NDArray[np.int64]:
         """Counts to be made for each row."""
-        of_pair = np.repeat(np.diff(self._indptr), np.diff(self._indptr))
-        return np.bincount(self._indices, weights=of_pair, minlength=self.items).astype(np.int64)
+        lengths = np.diff(self._rows.indptr)
+        of_pair = np.repeat(lengths, lengths)
+        return np.bincount(self._rows.indices, weights=of_pair, minlength=self.items).astype(np.int64)
 
     @property
     def _all(self) -> NDArray[np.int32]:
         return np.arange(self.items, dtype=np.int32)
+
+
+def _side_by_side(rows: Rows, targets: Rows) -> Rows:
+    """Each user's items, then their targets (not in order: only to be gathered)."""
+    lengths = np.diff(rows.indptr)
+    indptr = rows.indptr + targets.indptr
+    indices = np.empty(indptr[-1], np.int32)
+    for part, start in ((rows, indptr[:-1]), (targets, indptr[:-1] + lengths)):
+        place = np.arange(len(part.indices)) + np.repeat(start - part.indptr[:-1], np.diff(part.indptr))
+        indices[place] = part.indices
+    return Rows(indptr, indices)
 
 
 def _joined(pieces: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:

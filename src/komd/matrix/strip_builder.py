@@ -3,118 +3,80 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
-from komd.kernels.entries import Recipe
+from komd._core.groups import Rows
+from komd.kernels.entries import KernelEntries
+from komd.matrix.item_matrix import WIDEST
 
-__all__ = ["WIDEST", "Strip", "Workplace"]
+if TYPE_CHECKING:
+    from komd._core.strip_counting import CountedStrip, CutStrip
 
-WIDEST = 8192  # columns of a strip at most: a person's scores of it stay in the cache
+__all__ = ["StripBuilder"]
+
 _CHUNK = 1 << 20  # entries, at most, and users visited by a thread before counts are turned into values
 
 
-@dataclass
-class Strip:
-    """Columns first..last of K, for some rows (`_core/strip_counting.py` says how it is laid out)."""
-
-    first: int
-    last: int
-    row_of: NDArray[np.int32]
-    places: NDArray[np.int64]
-    columns: NDArray[np.uint16]
-    values: NDArray[np.float32]
-
-
-class Workplace:
-    """Where strips are made: arrays that are filled again and again."""
+class StripBuilder:
+    """Arrays that are filled with one strip after another; they may be replaced by larger ones meanwhile."""
 
     def __init__(
-        self,
-        recipe: Recipe,
-        by_item: tuple[NDArray[np.int64], NDArray[np.int32]],
-        rows: NDArray[np.int32],
-        work: NDArray[np.int64],
-        room: int,
+        self, of: KernelEntries, by_item: Rows, rows: NDArray[np.int32], work: NDArray[np.int64], room: int
     ) -> None:
         """`work`: how many counts each row takes over all columns."""
-        self._recipe, self._by_item, self._rows = recipe, by_item, rows
-        self._visits, self._work = np.diff(by_item[0])[rows], work
-        self._scratch = threading.local()
+        self._of, self._by_item, self._rows = of, by_item, rows
+        self._visits, self._work = np.diff(by_item.indptr)[rows], work
+        self._local = threading.local()
         self._lock = threading.Lock()
-        self._places = np.zeros((len(rows), 3), np.int64)
-        most = max(1, min(room // 6, len(rows) * min(WIDEST, len(recipe.degree))))
-        self._values, self._columns = np.empty(most, np.float32), np.empty(most, np.uint16)
+        self.places = np.zeros((len(rows), 3), np.int64)
+        most = max(1, min(room // 6, len(rows) * min(WIDEST, len(of.degree))))
+        self.values, self.columns = np.empty(most, np.float32), np.empty(most, np.uint16)
 
-    def strip(self, first: int, last: int, row_of: NDArray[np.int32]) -> Strip:
-        """What was filled last."""
-        return Strip(first, last, row_of, self._places, self._columns, self._values)
-
-    def fill(
-        self,
-        first: int,
-        last: int,
-        starts: NDArray[np.uint32],
-        inside: NDArray[np.uint16],
-        active: NDArray[np.uint8],
-        threads: int | None,
-    ) -> None:
-        """Count all rows in columns first..last, which `cut_strip` has cut, and keep their values."""
+    def fill(self, first: int, last: int, cut: CutStrip, threads: int | None) -> None:
+        """Count all rows in columns first..last, which were cut, and keep their values."""
         from komd._core.strip_counting import count_strip, lay_out
 
-        recipe, width = self._recipe, last - first
-        left, right = recipe.factors
+        width, (left, right) = last - first, self._of.factors
         end = [0, 0]  # of values, of columns
 
         def part(block: tuple[int, int]) -> None:
             a, b = block
-            columns, products, counter = self._buffers(width)
-            lengths, rows = np.empty(b - a, np.int64), self._rows[a:b]
-            size = count_strip(
-                *self._by_item,
-                starts,
-                inside,
-                active,
-                rows,
-                first,
-                left,
-                right,
-                counter[:width],
-                lengths,
-                columns,
-                products,
-                recipe.user_weights,
+            counted, rows = self._buffers(width, b - a), self._rows[a:b]
+            size = count_strip(self._by_item, cut, rows, first, left, right, counted, self._of.user_weights)
+            values = self._of.from_products(
+                counted.products[:size],
+                lambda: np.repeat(rows, counted.lengths),
+                lambda: counted.columns[:size].astype(np.int32) + np.int32(first),
             )
-            if recipe.by_product and recipe.scale is None:
-                values = recipe.kernel.of_product(products[:size]).astype(np.float32)
-            else:
-                names = columns[:size].astype(np.int32) + np.int32(first)
-                values = recipe.from_products(products[:size], np.repeat(rows, lengths), names)
             with self._lock:  # a memory copy, short beside the counting
-                if end[0] + size > len(self._values):
-                    self._values = np.concatenate(
-                        [self._values, np.empty(max(size, len(self._values) // 2), np.float32)]
-                    )
-                if end[1] + size > len(self._columns):
-                    more = np.empty(max(size, len(self._columns) // 2), np.uint16)
-                    self._columns = np.concatenate([self._columns, more])
-                self._values[end[0] : end[0] + size] = values
-                end[1] = lay_out(lengths, width, columns, end[0], end[1], self._columns, self._places[a:b])
+                self.values = _long_enough(self.values, end[0] + size)
+                self.columns = _long_enough(self.columns, end[1] + size)
+                self.values[end[0] : end[0] + size] = values
+                end[1] = lay_out(counted.lengths, width, counted.columns, *end, self.columns, self.places[a:b])
                 end[0] += size
 
         # A row has no more entries than counts, and is laid out dense where it has a quarter of the columns.
         most = np.minimum(4 * self._work, width)
-        pieces = pool.even_blocks(most + self._visits, _CHUNK)
-        pool.for_each(part, pieces, threads=threads)
+        pool.for_each(part, pool.even_blocks(most + self._visits, _CHUNK), threads=threads)
 
-    def _buffers(self, width: int) -> tuple[NDArray[np.uint16], NDArray[np.float64], NDArray[np.generic]]:
-        scratch = self._scratch
-        if not hasattr(scratch, "counter") or len(scratch.counter) < width:
+    def _buffers(self, width: int, rows: int) -> CountedStrip:
+        from komd._core.strip_counting import CountedStrip
+
+        local = self._local
+        if not hasattr(local, "counter") or len(local.counter) < width:
             # A piece may be over its size by one row, and the list of columns is written one ahead of its end.
-            scratch.columns = np.empty(_CHUNK + width + 1, np.uint16)
-            scratch.products = np.empty(_CHUNK + width + 1)
-            scratch.counter = np.zeros(width, self._recipe.number)
-        return scratch.columns, scratch.products, scratch.counter
+            local.columns = np.empty(_CHUNK + width + 1, np.uint16)
+            local.products = np.empty(_CHUNK + width + 1)
+            local.counter = np.zeros(width, self._of.number)
+        return CountedStrip(local.counter[:width], np.empty(rows, np.int64), local.columns, local.products)
+
+
+def _long_enough(array: NDArray[np.generic], size: int) -> NDArray[np.generic]:
+    """The array, or a longer one that begins with it."""
+    if size <= len(array):
+        return array
+    return np.concatenate([array, np.empty(max(size - len(array), len(array) // 2), array.dtype)])

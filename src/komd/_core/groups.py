@@ -1,0 +1,75 @@
+"""Arrays that belong together, under one name: how the layers above hand data to compiled functions.
+
+Numba takes a NamedTuple as it takes its fields. Groups that one function alone takes stand in that function's module.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["CountedPairs", "OwnEntries", "Rows", "StoredMatrix", "StripArrays", "WeightedUsers"]
+
+
+class Rows(NamedTuple):
+    """Compressed rows: row r is `indices[indptr[r]:indptr[r + 1]]`."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+
+
+class CountedPairs(NamedTuple):
+    """Who chose what, both ways: each item's users and each user's items, ascending."""
+
+    item_indptr: NDArray[np.int64]
+    item_users: NDArray[np.int32]
+    user_indptr: NDArray[np.int64]
+    user_items: NDArray[np.int32]
+
+
+class StoredMatrix(NamedTuple):
+    """A matrix in memory: `dense`, or compressed rows if that is empty, minus W W'.
+
+    The last `added` columns of W are added instead of subtracted. W has no columns if there is no such correction.
+    """
+
+    dense: NDArray[np.float32]
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    values: NDArray[np.float32]
+    W: NDArray[np.float32]
+    added: int
+
+
+class WeightedUsers(NamedTuple):
+    """Users as scoring takes them: their items with weights w (compressed rows), and one offset b for each user."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    weights: NDArray[np.float64]
+    offsets: NDArray[np.float64]
+
+
+class OwnEntries(NamedTuple):
+    """K between each user's own items: to be gathered from `stored`, or gathered before, in `blocks`.
+
+    In `blocks`, which is empty where it is not used, K_u stands row by row from `starts[u]`; every row may go on with
+    entries that are not needed here, up to the `starts` of the next user.
+    """
+
+    stored: StoredMatrix
+    blocks: NDArray[np.float32]
+    starts: NDArray[np.int64]
+
+
+class StripArrays(NamedTuple):
+    """A strip that can be read: `row_of[i]` is item i's row in the strip; the rest as in
+    `strip_counting.py`.
+    """
+
+    row_of: NDArray[np.int32]
+    places: NDArray[np.int64]
+    columns: NDArray[np.uint16]
+    values: NDArray[np.float32]

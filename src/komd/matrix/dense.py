@@ -1,0 +1,112 @@
+"""An item-item matrix with every entry in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from komd import threads as pool
+from komd._core.groups import StoredMatrix, WeightedUsers
+from komd.matrix.item_matrix import Advance, Arrays, BlockSums, ItemMatrix, Truncation
+from komd.matrix.low_rank import signed_products
+
+__all__ = ["DenseMatrix"]
+
+_ROWS = 1024  # of a product with vectors, by one thread
+_CHANGED = 256  # rows scaled or corrected together
+
+
+@dataclass(frozen=True, eq=False)
+class DenseMatrix(ItemMatrix):
+    """Every entry."""
+
+    values: NDArray[np.float32]
+    truncation: Truncation | None = None
+    storage = "dense"
+
+    @property
+    def items(self) -> int:
+        return int(self.values.shape[0])
+
+    @property
+    def bytes(self) -> int:
+        return self.values.nbytes
+
+    @property
+    def nonzeros(self) -> int:
+        return int(np.count_nonzero(self.values))
+
+    def row(self, item: int) -> NDArray[np.float32]:
+        out: NDArray[np.float32] = self.values[item]
+        return out
+
+    def entries(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
+        out: NDArray[np.float32] = self.values[np.ix_(rows, columns)]
+        return out
+
+    def diagonal(self) -> NDArray[np.float32]:
+        out: NDArray[np.float32] = self.values.diagonal()
+        return out
+
+    def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
+        out: NDArray[np.float64] = self.values.sum(axis=1, dtype=np.float64)
+        return out
+
+    def multiply(
+        self, X: NDArray[np.float32], *, threads: int | None = None, advance: Advance | None = None
+    ) -> NDArray[np.float32]:
+        out = np.empty_like(X)
+
+        def part(block: tuple[int, int]) -> int:
+            a, b = block
+            np.matmul(self.values[a:b], X, out=out[a:b])
+            return b - a
+
+        for done in pool.run(part, pool.blocks(self.items, _ROWS), threads=threads):
+            if advance:
+                advance(done)
+        return out
+
+    def score(self, users: WeightedUsers, S: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
+        from komd._core.scoring import score_dense
+
+        score_dense(self.values, S, users, scores)
+
+    def stored(self) -> StoredMatrix:
+        return super().stored()._replace(dense=self.values)
+
+    def scaled(self, factors: NDArray[np.float64], threads: int | None = None) -> DenseMatrix:
+        out, single = np.empty_like(self.values), factors.astype(np.float32)
+
+        def part(block: tuple[int, int]) -> None:
+            a, b = block
+            np.multiply(self.values[a:b], single[a:b, None] * single[None, :], out=out[a:b])
+
+        pool.for_each(part, pool.blocks(self.items, _CHANGED), threads=threads)
+        return DenseMatrix(out)
+
+    def corrected(
+        self,
+        W: NDArray[np.float32],
+        *,
+        factor: float = 1.0,
+        added: int = 0,
+        truncation: Truncation | None = None,
+        in_place: bool = False,
+        threads: int | None = None,
+    ) -> DenseMatrix:
+        values = self.values if in_place else self.values.copy()
+
+        def part(block: tuple[int, int]) -> None:
+            a, b = block
+            if factor != 1.0:
+                values[a:b] *= np.float32(factor)
+            values[a:b] -= signed_products(W[a:b], W, added)
+
+        pool.for_each(part, pool.blocks(self.items, _CHANGED), threads=threads)
+        return DenseMatrix(values, truncation or self.truncation)
+
+    def arrays(self) -> Arrays:
+        return {"matrix": self.values} | (self.truncation.arrays() if self.truncation else {})

@@ -1,0 +1,109 @@
+"""A matrix in the arrays of a saved model: which arrays there may be, and the matrix they make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from komd._core.groups import Rows
+from komd.errors import ModelFileError
+from komd.kernels.stages import Stages
+from komd.matrix.dense import DenseMatrix
+from komd.matrix.item_matrix import Arrays, ItemMatrix, Truncation
+from komd.matrix.low_rank import LowRankMatrix
+from komd.matrix.sparse import SparseMatrix
+from komd.matrix.streamed import StreamedMatrix
+
+__all__ = ["layouts", "restored", "staged_layouts", "staged_matrix", "well_formed"]
+
+_NAMES = {
+    "dense": {"matrix"},
+    "sparse": {"matrix_indptr", "matrix_indices", "matrix_values"},
+    "streamed": {"item_indptr", "item_users"},
+}
+
+
+def layouts(*storages: str) -> list[set[str]]:
+    """The names of a matrix's arrays, one set for each storage."""
+    return [set(_NAMES[storage]) for storage in storages]
+
+
+def staged_layouts(stages: Stages, storage: str | None) -> list[set[str]]:
+    """The names that a matrix built from these stages may have, one set for each way to hold it."""
+    out = []
+    for held in ("dense", "sparse", "streamed") if storage is None else (storage,):
+        names = set(_NAMES[held])
+        if stages.prior and held != "dense":  # which holds filter and prior already
+            names |= {"prior"}
+        if stages.ridge is None or (held == "dense" and stages.rank is None):
+            out.append(names)
+        if stages.ridge is not None and (stages.rank is not None or storage != "dense"):
+            out.append(names | {"truncation"} | (set() if held == "dense" else {"filter", "filter_scale"}))
+    return out
+
+
+def restored(arrays: Arrays, items: int) -> ItemMatrix:
+    """The dense or sparse matrix between so many items that was saved in these arrays."""
+    found: Any = arrays
+    if "matrix" in arrays:
+        matrix = found["matrix"]
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype != np.float32:
+            raise ModelFileError("the saved matrix is not a square of float32; save the model again")
+        made: ItemMatrix = DenseMatrix(matrix, Truncation.from_arrays(arrays))
+        fits = made.items == items
+    else:
+        indptr, indices, values = (found[f"matrix_{name}"] for name in ("indptr", "indices", "values"))
+        fits = well_formed(indptr, indices, items, items) and values.dtype == np.float32 and len(values) == len(indices)
+        made = SparseMatrix(indptr, indices, values)
+    if not fits:
+        raise ModelFileError("the saved matrix is not one of these items; save the model again")
+    return made
+
+
+def staged_matrix(arrays: Arrays, stages: Stages, rows: Rows, items: int) -> ItemMatrix:
+    """The matrix that was built from these stages and saved in these arrays."""
+    found: Any = arrays
+    streamed = "matrix" not in arrays and "matrix_indptr" not in arrays
+    if streamed:
+        base: ItemMatrix = StreamedMatrix(stages.entries(rows, items), rows, _by_item(arrays, rows, items))
+    else:
+        base = restored(arrays, items)
+    if "filter" in arrays:
+        W, scale, truncation = found["filter"], found["filter_scale"], Truncation.from_arrays(arrays)
+        fits = W.dtype == np.float32 and W.ndim == 2 and len(W) == items and scale.shape == (1,) and scale[0] > 0
+        if not fits or truncation is None or "matrix" in arrays:
+            raise ModelFileError("the saved filter is not one of these items; save the model again")
+        # A streamed base is counted from the stages; a sparse one was saved as it is.
+        counted = base.scaled(np.full(items, np.sqrt(scale[0]))) if streamed else base
+        base = LowRankMatrix(counted, W, truncation=truncation, scale=float(scale[0]))
+    if "prior" in arrays:
+        prior = found["prior"]
+        if "matrix" in arrays or prior.dtype != np.float32 or prior.shape != (items,):
+            raise ModelFileError("the saved prior is not one of these items; save the model again")
+        base = base.corrected(prior[:, None], added=1)
+    return base
+
+
+def _by_item(arrays: Arrays, rows: Rows, items: int) -> Rows | None:
+    """The pairs by item, where they were saved; compiled code trusts them, so they must fit the rest."""
+    if "item_users" not in arrays:
+        return None
+    indptr: Any = arrays["item_indptr"]
+    users: Any = arrays["item_users"]
+    if len(users) != len(rows.indices) or not well_formed(indptr, users, items, len(rows.indptr) - 1):
+        raise ModelFileError("the saved arrays do not belong together; save the model again")
+    return Rows(indptr, users)
+
+
+def well_formed(indptr: Any, indices: Any, rows: int, columns: int) -> bool:
+    """Whether these are compressed rows of such a matrix: compiled code trusts its indices."""
+    return bool(
+        indptr.dtype == np.int64
+        and indices.dtype == np.int32
+        and indptr.shape == (rows + 1,)
+        and indptr[0] == 0
+        and indptr[-1] == len(indices)
+        and (np.diff(indptr) >= 0).all()
+        and (indices.size == 0 or (indices.min() >= 0 and indices.max() < columns))
+    )

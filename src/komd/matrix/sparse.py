@@ -1,0 +1,119 @@
+"""An item-item matrix in compressed rows: only the entries that are not zero are in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from komd import threads as pool
+from komd._core.groups import StoredMatrix, WeightedUsers
+from komd.matrix.item_matrix import Advance, Arrays, BlockSums, ItemMatrix, Truncation
+from komd.matrix.low_rank import LowRankMatrix
+
+__all__ = ["SparseMatrix"]
+
+_ENTRIES = 1 << 20  # of compressed rows multiplied by a thread at a time
+
+
+@dataclass(frozen=True, eq=False)
+class SparseMatrix(ItemMatrix):
+    """Compressed rows, columns ascending within each."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    values: NDArray[np.float32]
+    storage = "sparse"
+
+    @property
+    def items(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def bytes(self) -> int:
+        return self.indptr.nbytes + self.indices.nbytes + self.values.nbytes
+
+    @property
+    def nonzeros(self) -> int:
+        return int(np.count_nonzero(self.values))
+
+    def row(self, item: int) -> NDArray[np.float32]:
+        out = np.zeros(self.items, np.float32)
+        inside = slice(self.indptr[item], self.indptr[item + 1])
+        out[self.indices[inside]] = self.values[inside]
+        return out
+
+    def entries(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
+        out = np.zeros((len(rows), len(columns)), np.float32)
+        for place, row in enumerate(rows):
+            inside = slice(self.indptr[row], self.indptr[row + 1])
+            names = self.indices[inside]
+            at = np.searchsorted(names, columns)
+            found = np.flatnonzero(at < len(names))
+            found = found[names[at[found]] == columns[found]]
+            out[place, found] = self.values[inside][at[found]]
+        return out
+
+    def diagonal(self) -> NDArray[np.float32]:
+        out = np.zeros(self.items, np.float32)
+        for item in range(self.items):
+            start, end = self.indptr[item], self.indptr[item + 1]
+            at = start + np.searchsorted(self.indices[start:end], item)
+            if at < end and self.indices[at] == item:
+                out[item] = self.values[at]
+        return out
+
+    def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
+        out = np.zeros(self.items)
+        filled = np.flatnonzero(np.diff(self.indptr))
+        if filled.size:
+            out[filled] = np.add.reduceat(self.values, self.indptr[filled], dtype=np.float64)
+        return out
+
+    def multiply(
+        self, X: NDArray[np.float32], *, threads: int | None = None, advance: Advance | None = None
+    ) -> NDArray[np.float32]:
+        from komd._core.factor_products import multiply_rows
+
+        out = np.empty_like(X)
+
+        def part(block: tuple[int, int]) -> int:
+            a, b = block
+            multiply_rows(self.indptr[a : b + 1], self.indices, self.values, X, out[a:b])
+            return b - a
+
+        for done in pool.run(part, pool.even_blocks(np.diff(self.indptr) + 1, _ENTRIES), threads=threads):
+            if advance:
+                advance(done)
+        return out
+
+    def score(self, users: WeightedUsers, S: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
+        from komd._core.scoring import score_sparse
+
+        score_sparse(self.stored(), S, users, scores)
+
+    def stored(self) -> StoredMatrix:
+        return super().stored()._replace(indptr=self.indptr, indices=self.indices, values=self.values)
+
+    def scaled(self, factors: NDArray[np.float64], threads: int | None = None) -> SparseMatrix:
+        single = factors.astype(np.float32)
+        rows = np.repeat(np.arange(self.items, dtype=np.int32), np.diff(self.indptr))
+        return SparseMatrix(self.indptr, self.indices, self.values * (single[rows] * single[self.indices]))
+
+    def corrected(
+        self,
+        W: NDArray[np.float32],
+        *,
+        factor: float = 1.0,
+        added: int = 0,
+        truncation: Truncation | None = None,
+        in_place: bool = False,
+        threads: int | None = None,
+    ) -> LowRankMatrix:
+        values = self.values if factor == 1.0 else self.values * np.float32(factor)
+        base = SparseMatrix(self.indptr, self.indices, values)
+        return LowRankMatrix(base, W, added=added, truncation=truncation, scale=factor)
+
+    def arrays(self) -> Arrays:
+        return {"matrix_indptr": self.indptr, "matrix_indices": self.indices, "matrix_values": self.values}
