@@ -114,7 +114,7 @@ def subtract_row(W: np.ndarray, added: int, h: np.ndarray, x: int, row: np.ndarr
 @inner
 def _signed_tile(W: np.ndarray, added: int, h: np.ndarray, start: int, tile: Tile) -> int:
     """Fill the tile with the factors of h[start:], those to be added negated; returns how many items there are."""
-    width = min(_TILE, h.shape[0] - start)
+    width: int = min(_TILE, h.shape[0] - start)
     for j in range(width):
         _transpose(W[h[start + j]], tile.factors, j)
     for k in range(W.shape[1] - added, W.shape[1]):

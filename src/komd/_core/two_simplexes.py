@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from komd._core.compile import compiled, inner
-from komd._core.simplex import solve_shrinking
+from komd._core.simplex import SimplexScratch, simplex_scratch, solve_shrinking
 
 __all__ = [
     "Problem",
@@ -63,10 +63,11 @@ class State(NamedTuple):
 
 
 class _Scratch(NamedTuple):
-    squares: np.ndarray
-    lines: np.ndarray
-    kept: np.ndarray
+    K_u: np.ndarray
+    g: np.ndarray
+    q: np.ndarray
     V: np.ndarray
+    simplex: SimplexScratch
 
 
 def state_for(indptr: np.ndarray, indices: np.ndarray, items: int) -> State:
@@ -90,12 +91,8 @@ def state_for(indptr: np.ndarray, indices: np.ndarray, items: int) -> State:
 
 def scratch_for(longest: int, items: int) -> _Scratch:
     """Scratch buffers for `step_users`, for histories of at most `longest` items."""
-    return _Scratch(
-        np.empty((2, longest * longest), np.float32),
-        np.empty((9, longest)),
-        np.empty(longest, np.int32),
-        np.empty(items),
-    )
+    g, q = np.empty((2, longest))
+    return _Scratch(np.empty(longest**2, np.float32), g, q, np.empty(items), simplex_scratch(longest, longest))
 
 
 @compiled
@@ -180,8 +177,8 @@ def _solve_positives(
 ) -> None:
     """The best p where the other side stands at a + beyond (a - a_before), from the p in hand."""
     m_u = h.shape[0]
-    K_u = scratch.squares[0, : m_u * m_u].reshape(m_u, m_u)
-    g, q = scratch.lines[0, :m_u], scratch.lines[1, :m_u]
+    K_u = scratch.K_u[: m_u * m_u].reshape(m_u, m_u)
+    g, q = scratch.g[:m_u], scratch.q[:m_u]
     for i in range(m_u):
         row = problem.K[h[i]]
         total = 0.0
@@ -190,7 +187,7 @@ def _solve_positives(
             total += K_u[i, k] * p[k]
         q[i] = Ka[h[i]] + beyond * (Ka[h[i]] - Ka_before[h[i]])
         g[i] = total + problem.lam_p * p[i] - q[i]
-    solve_shrinking(K_u, q, g, problem.lam_p, p, problem.tol, scratch.kept, scratch.squares[1], scratch.lines[2:])
+    solve_shrinking(K_u, q, g, problem.lam_p, p, problem.tol, scratch.simplex)
 
 
 @inner

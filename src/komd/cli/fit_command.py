@@ -31,7 +31,7 @@ def fit(
     """Learn a model from who chose what, and save it."""
     import komd
     from komd import store
-    from komd.engine.kernel_based import FromCounts
+    from komd.engine.kernel_based import KernelBased
     from komd.memory import readable
     from komd.threads import count
 
@@ -45,7 +45,7 @@ def fit(
         show.say(f"read    {interactions!r} in {read - start:.1f} s")
     chosen.fit(interactions, threads=threads, memory=memory)
     fitted = clock.perf_counter()
-    held = f"; {chosen.held}" if isinstance(chosen, FromCounts) else ""
+    held = f"; {chosen.held}" if isinstance(chosen, KernelBased) else ""
     if not as_json:
         show.say(f"fitted  {chosen.text} in {fitted - read:.1f} s{held}")
     chosen.save(output)
@@ -55,7 +55,7 @@ def fit(
         seconds = {"read": read - start, "fit": fitted - read, "save": saved - fitted}
         facts = {"model": chosen.text, "train": show.counts(interactions), "path": str(output), "bytes": size}
         facts |= {"columns": show.columns(interactions)}
-        if isinstance(chosen, FromCounts):
+        if isinstance(chosen, KernelBased):
             facts["storage"] = {"form": chosen.held.storage, "density": chosen.held.density, "bytes": chosen.held.bytes}
         show.json_document(facts | {"seconds": seconds})
     else:

@@ -1,12 +1,13 @@
-"""Lists for many people, written to a folder part by part: what is written stays, and a stopped run goes on.
+"""Lists for many users, written to a folder part by part: an interrupted run resumes where it stopped.
 
     RECS/
       request.json           what was asked, of which model, in how many parts
-      part-00000.parquet     the lists of the first people: user_id, item_id, score, rank
+      part-00000.parquet     the lists of the first users: user_id, item_id, score, rank
       part-00001.parquet     ...
       SHA256SUMS             checksums of the parts that are done, as sha256sum reads and writes them
 
-Every part holds the same people whenever and however often the run is stopped, and is put in place whole. A part counts
+Every part holds the same users whenever and however often the run is stopped, and is put in place by an atomic
+replace. A part counts
 as done when it matches its checksum; one that was truncated or damaged since is made again. One run at a time writes to
 a folder, by a lock.
 """
@@ -31,6 +32,8 @@ from komd.engine.catalogue import OnUnknown
 from komd.engine.histories import Histories
 from komd.engine.ranking import RankedBlock, RankingRequest
 from komd.engine.recommender import Recommender
+from komd.engine.requests import asked_lists
+from komd.engine.results import lists_table
 from komd.errors import InputError
 
 __all__ = ["Written", "recommend_to"]
@@ -84,9 +87,9 @@ def recommend_to(
     memory: str | int | None = None,
     exclude_low_rated: bool = True,
 ) -> Written:
-    """Write the n best items of many people to Parquet parts in a folder; called again, it goes on where it stopped.
+    """Write the n best items of many users to Parquet parts in a folder; the same call again resumes where it stopped.
 
-    The parameters are those of `recommend`. Parts are written as people finish, each put in place whole, so that
+    The parameters are those of `recommend`. Parts are written as users finish, each put in place whole, so that
     whatever stops the run no list is lost, repeated or cut; a part that was truncated or damaged since is made again.
     A folder that holds the answer to another request, or something else, or to which another run is writing, is
     refused.
@@ -101,11 +104,11 @@ def recommend_to(
     (50, 1, 0)
     """
     path = Path(path)
-    people, rows, question, skipped = model.request(
-        users, n, histories, exclude_seen, items, exclude, on_unknown, exclude_low_rated
+    (ids, rows, skipped), asked = asked_lists(
+        model.catalogue, users, n, histories, exclude_seen, items, exclude, on_unknown, exclude_low_rated
     )
-    pieces = pool.blocks(len(rows), max(1, _ROWS // question.n))
-    request = _described(model, people, rows, question, len(pieces))
+    pieces = pool.blocks(len(rows), max(1, _ROWS // asked.n))
+    request = _described(model, ids, rows, asked, len(pieces))
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; recommendations are written to a folder")
     _refuse_strange(path)
@@ -116,11 +119,11 @@ def recommend_to(
             if missing:
                 left = np.concatenate([np.arange(*pieces[k]) for k in missing])
                 answers = model.ranked_blocks(
-                    rows.take(left.astype(np.int32)), question, threads=threads, memory=memory, label="recommend"
+                    rows.take(left.astype(np.int32)), asked, threads=threads, memory=memory, label="recommend"
                 )
                 for k, parts in _by_part(answers, [pieces[k] for k in missing]):
                     first, last = pieces[missing[k]]
-                    table = model.lists_table(people.slice(first, last - first), parts)
+                    table = lists_table(model.catalogue, ids.slice(first, last - first), parts)
                     done[_name(missing[k])] = _put(path / _name(missing[k]), table)
                     files.write_text(path / _SUMS, "".join(f"{each}  {name}\n" for name, each in sorted(done.items())))
     except files.LockHeld:
@@ -141,7 +144,7 @@ def _name(part: int) -> str:
 
 
 def _by_part(answers: Iterator[RankedBlock], pieces: list[tuple[int, int]]) -> Iterator[tuple[int, list[RankedBlock]]]:
-    """Cut answers, which come for any number of people at a time, into those of each piece."""
+    """Cut answers, which come for any number of users at a time, into those of each piece."""
     here: list[RankedBlock] = []
     have = k = 0
     for answer in answers:
@@ -158,7 +161,7 @@ def _by_part(answers: Iterator[RankedBlock], pieces: list[tuple[int, int]]) -> I
 
 
 def _described(
-    model: Recommender, people: pa.Array, rows: Histories, question: RankingRequest, parts: int
+    model: Recommender, users: pa.Array, rows: Histories, asked: RankingRequest, parts: int
 ) -> dict[str, Any]:
     """What was asked, so that another request is told from this one."""
     catalogue = model.catalogue
@@ -166,17 +169,17 @@ def _described(
     learned = [array for array in model.learned_arrays().values() if array.nbytes <= 1 << 26]
     own = (catalogue.order, catalogue.histories.indptr, catalogue.histories.indices)
     seen = () if rows.seen is None else (rows.seen.indptr, rows.seen.indices)
-    for array in (*own, *learned, rows.indptr, rows.indices, *seen, question.candidates):
+    for array in (*own, *learned, rows.indptr, rows.indices, *seen, asked.candidates):
         digest.update(np.ascontiguousarray(array).data)
-    for ids in (catalogue.items.values, people):
+    for ids in (catalogue.items.values, users):
         for buffer in ids.buffers():
             digest.update(buffer or b"")
     return {
         "model": model.text,
-        "n": question.n,
+        "n": asked.n,
         "people": len(rows),
-        "exclude_seen": question.exclude_seen,
-        "candidates": len(question.candidates),
+        "exclude_seen": asked.exclude_seen,
+        "candidates": len(asked.candidates),
         "parts": parts,
         "sha256": digest.hexdigest(),
     }

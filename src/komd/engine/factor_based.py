@@ -1,10 +1,10 @@
 """The scorer that all factor models share.
 
-A person is a vector x of factors, an item a vector y of factors:
+A user is a vector x of factors, an item a vector y of factors:
 
     score(u, j) = x_u · y_j
 
-A method says what Y is when it learns, and what x is for a row of people. A block of people is one matrix product. The
+A method says what Y is when it learns, and what x is for a history. A block of users is one matrix product. The
 factors themselves are learned by implicit, which is an extra: `rival` brings it in, or says what to install.
 """
 
@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from komd import threads as pool
 from komd.engine.histories import Histories
-from komd.engine.recommender import Arrays, Recommender
+from komd.engine.recommender import Recommender
 from komd.errors import InputError, ModelFileError, SolverError, install
+from komd.matrix.item_matrix import Arrays
 from komd.memory import budget, readable
 from komd.progress import progress
 
@@ -29,16 +30,16 @@ __all__ = ["FactorModel", "factors_of", "fit_rival", "rival"]
 
 
 class FactorModel(Recommender):
-    """A model whose scores are products of a person's factors and an item's."""
+    """A model whose scores are products of a user's factors and an item's."""
 
     _Y: NDArray[np.float64]
 
     @abstractmethod
-    def _people_factors(self, histories: Histories) -> NDArray[np.float64]:
-        """X (people × factors)."""
+    def _user_factors(self, histories: Histories) -> NDArray[np.float64]:
+        """X (users × factors)."""
 
     def _score(self, histories: Histories, scores: NDArray[np.float64]) -> None:
-        np.matmul(self._people_factors(histories), self._Y.T, out=scores)
+        np.matmul(self._user_factors(histories), self._Y.T, out=scores)
 
     def similarities_to(self, item: int) -> NDArray[np.float32]:
         """The cosine between factors; zero for an item without any."""
@@ -91,11 +92,11 @@ def fit_rival(
     rows = csr_matrix((data, histories.indices, histories.indptr.astype(np.int32)), shape=(len(histories), items))
     with threadpool_limits(1, user_api="blas"):
         model = build()
-        # Factors in single precision, those we keep in double, and the square matrix of a person's problem.
+        # Factors in single precision, those we keep in double, and the square matrix of a user's problem.
         needed, room = 12 * (len(histories) + items) * model.factors + 8 * model.factors**2, budget(memory)
         if needed > room:
             raise InputError(
-                f"{model.factors:,} factors of {len(histories):,} people and {items:,} items need {readable(needed)}, "
+                f"{model.factors:,} factors of {len(histories):,} users and {items:,} items need {readable(needed)}, "
                 f"and the budget is {readable(room)}; use fewer factors, or raise memory="
             )
         with progress(label, model.iterations) as advance:

@@ -1,4 +1,4 @@
-"""Histories: rows of item numbers, the shape in which people reach a model."""
+"""Histories: rows of item numbers, the shape in which users reach a model."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Histories", "well_formed"]
+from komd._core.groups import Rows
+
+__all__ = ["Histories"]
 
 
 @dataclass(frozen=True, eq=False)
 class Histories:
-    """Compressed rows of item numbers, ascending and distinct within each row: one row a person.
+    """Compressed rows of item numbers, ascending and distinct within each row: one row for each user.
 
     `users` are the rows' numbers in the training data, or None for strangers: only a method that has learned something
-    of each person beyond their history asks for them. `seen` are the items that each user knows besides, such as those
+    of each user beyond their history asks for them. `seen` are the items that each user knows besides, such as those
     rated low: left out of lists with the history, and of no other use.
     """
 
@@ -30,8 +32,13 @@ class Histories:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """How many items each person has."""
+        """How many items each user has."""
         return np.diff(self.indptr)
+
+    @property
+    def rows(self) -> Rows:
+        """The rows alone, as matrices and compiled code take them."""
+        return Rows(self.indptr, self.indices)
 
     def row(self, number: int) -> NDArray[np.int32]:
         """The items of one user."""
@@ -76,18 +83,5 @@ class Histories:
         return Histories(indptr, (keys & 0xFFFFFFFF).astype(np.int32))
 
     def known(self) -> Histories:
-        """The same rows, known to be all the people of the training data in their order."""
+        """The same rows, known to be all the users of the training data in their order."""
         return replace(self, users=np.arange(len(self), dtype=np.int32))
-
-
-def well_formed(indptr: NDArray[np.generic], indices: NDArray[np.generic], rows: int, columns: int) -> bool:
-    """Whether these are compressed rows of such a matrix: compiled code trusts its indices."""
-    return bool(
-        indptr.dtype == np.int64
-        and indices.dtype == np.int32
-        and indptr.shape == (rows + 1,)
-        and indptr[0] == 0
-        and indptr[-1] == len(indices)
-        and (np.diff(indptr) >= 0).all()
-        and (indices.size == 0 or (indices.min() >= 0 and indices.max() < columns))
-    )

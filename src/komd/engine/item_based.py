@@ -1,6 +1,6 @@
-"""The scorer that all item-based methods share.
+"""What all item-based methods share.
 
-Whatever the method, a person is a short list of weights w on the items of their own history, plus one scalar b on one
+Whatever the method, a user is a short list of weights w on the items of their own history, plus one scalar b on one
 global vector S of the items:
 
     score(u, j) = Σ_{i ∈ I_u} w_i M(i, j) − b S_j
@@ -11,112 +11,149 @@ A method says what M and S are when it learns, and what w and b are for a histor
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Iterator
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from komd._core.groups import OwnEntries, WeightedUsers
 from komd.engine.catalogue import Catalogue
-from komd.engine.histories import Histories, well_formed
-from komd.engine.recommender import Arrays, Recommender
+from komd.engine.histories import Histories
+from komd.engine.ranking import RankedBlock, RankingRequest, rank_blocks
+from komd.engine.recommender import Recommender
 from komd.engine.results import Contributions
+from komd.engine.streamed_ranking import rank_streamed, room_for, score_streamed
 from komd.errors import ModelFileError
-from komd.matrix.item_matrix import DenseMatrix, ItemMatrix, SparseMatrix
-from komd.matrix.low_rank import UpdatedMatrix
+from komd.matrix.item_matrix import Arrays, BlockSums, ItemMatrix
+from komd.matrix.saved import layouts, restored
 
-__all__ = ["ItemBased", "Neighbourhood", "RowSums"]
+__all__ = ["ItemBased", "Neighbourhood"]
 
-RowSums: TypeAlias = Callable[[ItemMatrix], NDArray[np.float64]]
+_ROWS_SHARE = 0.3  # of the room: rows of a streamed matrix that may be held at once for a short request
 
 
 class ItemBased(Recommender):
-    """A model whose scores are weighted sums of rows of an item-item matrix."""
+    """A model whose scores are weighted sums of rows of an item-item matrix.
 
-    _matrix: ItemMatrix
-    _S: NDArray[np.float64]
+    Attributes
+    ----------
+    matrix
+        M, after `fit`.
+    S
+        The global vector, after `fit`.
+    """
+
+    matrix: ItemMatrix
+    S: NDArray[np.float64]
+    needs_own_entries: ClassVar[bool] = False
+    """Whether the weights of a user take M between the user's own items."""
 
     @abstractmethod
-    def _build(
-        self, catalogue: Catalogue, threads: int | None, memory: str | int | None, row_sums: RowSums
-    ) -> tuple[ItemMatrix, NDArray[np.float64]]:
-        """M and S. A method whose S is made of the sums of M's rows asks `row_sums` for them."""
+    def _build_matrix(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
+        """M."""
+
+    def _build_sums(
+        self, catalogue: Catalogue, threads: int | None, block_sums: BlockSums | None
+    ) -> NDArray[np.float64]:
+        """S, once M is there: nothing. `block_sums` is as in `ItemMatrix.sums`."""
+        return np.zeros(len(catalogue.order))
 
     @abstractmethod
-    def _weigh(self, histories: Histories) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """w, aligned with the items of the histories, and b, one for each person."""
+    def weigh(
+        self, histories: Histories, own: OwnEntries, threads: int | None = 1
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """w, aligned with the items of the histories, and b, one for each user; `own` is M between their own items."""
 
-    def _learn(
-        self, catalogue: Catalogue, threads: int | None, memory: str | int | None, row_sums: RowSums | None = None
+    def learn(
+        self,
+        catalogue: Catalogue,
+        threads: int | None,
+        memory: str | int | None,
+        block_sums: BlockSums | None = None,
     ) -> None:
-        """Build M and S: here, or, with `row_sums`, with the sums of M's rows made elsewhere (by Spark's tasks)."""
-        summed = row_sums or (lambda matrix: matrix.sums(threads))
-        self._matrix, self._S = self._build(catalogue, threads, memory, summed)
+        self.matrix = self._build_matrix(catalogue, threads, memory)
+        self.S = self._build_sums(catalogue, threads, block_sums)
+
+    def learned(self, catalogue: Catalogue, matrix: ItemMatrix, S: NDArray[np.float64]) -> Self:
+        """This model with what was learned elsewhere."""
+        self.matrix, self.S, self._catalogue = matrix, S, catalogue
+        return self
 
     def _score(self, histories: Histories, scores: NDArray[np.float64]) -> None:
-        from komd._core.scoring import score_dense, score_sparse
+        self._score_by(self._ready(histories), histories, scores)
 
-        weights, offsets = self._weigh(histories)
-        updated = self._matrix if isinstance(self._matrix, UpdatedMatrix) else None
-        dense, indptr, indices, values = (updated.base if updated else self._matrix).compiled_form()
-        people = (histories.indptr, histories.indices, weights, offsets, scores)
-        if self._matrix.storage == "dense":
-            score_dense(dense, self._S, *people)
-        else:
-            score_sparse(indptr, indices, values, self._S, *people)
-        if updated:
-            standing = updated.projected(histories.indptr, histories.indices, weights)
-            updated.take_scores(standing, scores)
+    def _ready(self, histories: Histories) -> ItemMatrix:
+        """The matrix with the rows that these users need in memory."""
+        ready = self.matrix.in_memory(histories.indices)
+        assert ready is not None
+        return ready
+
+    def _score_by(self, matrix: ItemMatrix, histories: Histories, scores: NDArray[np.float64]) -> None:
+        weights = self.weigh(histories, matrix.own_entries(histories.rows))
+        matrix.score(WeightedUsers(*histories.rows, *weights), self.S, scores)
 
     def _explain(self, history: Histories, items: NDArray[np.int32]) -> Contributions:
-        weights, offsets = self._weigh(history)
-        similarities = self._matrix.entries(history.indices, items)
-        parts = weights[:, None] * similarities
-        if isinstance(self._matrix, UpdatedMatrix):
-            # A score's sum over the factors is in single precision: what that rounds off goes to the largest part.
-            scores = weights @ self._matrix.base.entries(history.indices, items)
-            projected = self._matrix.projected(history.indptr, history.indices, weights)
-            self._matrix.take_targets(projected, np.array([0, len(items)]), items, scores)
-            parts[np.abs(parts).argmax(axis=0), np.arange(len(items))] += scores - parts.sum(axis=0)
-        return Contributions(weights, similarities, parts, -offsets[0] * self._S[items])
+        ready = self._ready(history)
+        weights, offsets = self.weigh(history, ready.own_entries(history.rows))
+        similarities, parts = ready.contributions(history.rows, weights, items)
+        return Contributions(weights, similarities, parts, -offsets[0] * self.S[items])
 
     def similarities_to(self, item: int) -> NDArray[np.float32]:
-        return self._matrix.row(item)
+        return self.matrix.row(item)
+
+    def _users_per_block(self) -> int:
+        return max(self.matrix.users_together, super()._users_per_block())
+
+    def ranked_blocks(
+        self,
+        rows: Histories,
+        request: RankingRequest,
+        *,
+        threads: int | None = None,
+        memory: str | int | None = None,
+        label: str = "",
+    ) -> Iterator[RankedBlock]:
+        ready = self.matrix.in_memory(rows.indices, lambda: int(_ROWS_SHARE * room_for(memory)), threads)
+        if ready is None:
+            return rank_streamed(self, rows, request, threads=threads, memory=memory, label=label)
+
+        def score(histories: Histories) -> NDArray[np.float64]:
+            return self._filled(histories, lambda scores: self._score_by(ready, histories, scores))
+
+        block = self._users_per_block()
+        return rank_blocks(score, rows, request, self.catalogue.chosen, block, threads=threads, label=label)
+
+    def _target_scores(
+        self, rows: Histories, targets: Histories, *, threads: int | None, memory: str | int | None, label: str
+    ) -> NDArray[np.float64]:
+        if self.matrix.in_memory(rows.indices, lambda: 0) is None:
+            return score_streamed(self, rows, targets, threads=threads, memory=memory, label=label)
+        return super()._target_scores(rows, targets, threads=threads, memory=memory, label=label)
 
     def learned_arrays(self) -> Arrays:
-        return {"S": self._S, **self._matrix.arrays()}
+        return {"S": self.S, **self.matrix.arrays()}
 
     def _layouts(self) -> list[set[str]]:
-        return [{"S"} | kind.names for kind in (DenseMatrix, SparseMatrix)]
+        return [{"S"} | names for names in layouts("dense", "sparse")]
 
     def _restore(self, arrays: Arrays) -> None:
-        self._S = self._saved_sums(arrays)
-        self._matrix = matrix = ItemMatrix.from_arrays(arrays)
-        m = len(self._S)
-        if matrix.items != m or (
-            isinstance(matrix, SparseMatrix) and not well_formed(matrix.indptr, matrix.indices, m, m)
-        ):
-            raise ModelFileError("the saved matrix is not one of these items; save the model again")
-
-    def _saved_sums(self, arrays: Arrays) -> NDArray[np.float64]:
         S = arrays["S"]
         if S.dtype != np.float64 or S.shape != arrays["order"].shape:
             raise ModelFileError("the saved sums are not those of these items; save the model again")
-        return S  # type: ignore[return-value]
+        self.S = S  # type: ignore[assignment]
+        self.matrix = self._restored_matrix(arrays)
+
+    def _restored_matrix(self, arrays: Arrays) -> ItemMatrix:
+        """M from what was saved."""
+        return restored(arrays, len(arrays["order"]))
 
 
 class Neighbourhood(ItemBased):
     """An item-based model in which every item of a history has the same say: w = 1, S = 0."""
 
-    @abstractmethod
-    def _neighbours(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
-        """M."""
-
-    def _build(
-        self, catalogue: Catalogue, threads: int | None, memory: str | int | None, row_sums: RowSums
-    ) -> tuple[ItemMatrix, NDArray[np.float64]]:
-        return self._neighbours(catalogue, threads, memory), np.zeros(len(catalogue.order))
-
-    def _weigh(self, histories: Histories) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        # b stands before S = 0. Negative zero, so that −b S is +0 and nobody is shown a score of −0.
+    def weigh(
+        self, histories: Histories, own: OwnEntries, threads: int | None = 1
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        # b is multiplied by S = 0. Negative zero, so that −b S is +0 and nobody is shown a score of −0.
         return np.ones(len(histories.indices)), np.full(len(histories), -0.0)

@@ -1,29 +1,39 @@
-"""From scores to lists: the one way in which a block of people is ranked."""
+"""The ranking engine: users' histories and a request in, blocks of lists and areas out.
+
+`Recommender.ranked_blocks` is the way in, for `recommend`, `recommend_to`, `evaluate`, `serve`, `spark` and `tune`. A
+model that can score a block of users is ranked here; `streamed_ranking.py` ranks where the item-item matrix does not
+fit the memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from komd import threads as pool
 from komd.engine.histories import Histories
 
-__all__ = ["TIES", "RankedBlock", "RankingRequest", "rank_block", "users_per_block"]
+__all__ = ["TIES", "RankedBlock", "RankingRequest", "Score", "rank_blocks", "users_per_block"]
 
 TIES = {"half": 0.5, "strict": 0.0}
+"""What an equal pair counts in AUC."""
 _STRIP_BYTES = 2 << 20  # of scores held at a time: stays in the cache between scoring and ranking
 _MOST_USERS = 64
+
+Score = Callable[[Histories], NDArray[np.float64]]
+"""Scores (users × items) of a block of users."""
 
 
 @dataclass(frozen=True, eq=False)
 class RankingRequest:
-    """What is asked about people: their `n` best of these candidates (ascending numbers), and how targets stand.
+    """What is asked about users: their `n` best of these candidates (ascending numbers), and where targets rank.
 
-    With `targets`, one row of items a user, the area under the curve is measured as well: the share of pairs (target,
-    other item that the user does not know) in the right order, an equal pair counting `tie`. There the items that
-    nobody chose stand below all others and are equal.
+    With `targets`, one row of items for each user, the area under the curve is measured as well: the share of pairs
+    (target, other item that the user does not know) in the right order, an equal pair counting `tie`. There the items
+    that nobody chose are below all others and equal.
     """
 
     n: int
@@ -32,25 +42,37 @@ class RankingRequest:
     targets: Histories | None = None
     tie: float = 0.5
 
+    @property
+    def length(self) -> int:
+        """How long a list can get."""
+        return min(self.n, len(self.candidates))
+
 
 @dataclass(frozen=True, eq=False)
 class RankedBlock:
-    """Lists of consecutive people, best first: items and scores (people × n), how many are filled, and areas."""
+    """Lists of consecutive users, best first: items and scores (users × n), how many are filled, and areas."""
 
     items: NDArray[np.int32]
     scores: NDArray[np.float64]
     counts: NDArray[np.int64]
     areas: NDArray[np.float64] | None = None
 
+    @staticmethod
+    def empty(users: int, length: int) -> RankedBlock:
+        """Lists that are to be filled."""
+        return RankedBlock(
+            np.empty((users, length), np.int32), np.empty((users, length)), np.zeros(users, np.int64), np.zeros(users)
+        )
+
     @property
     def filled(self) -> NDArray[np.bool_]:
-        """Which places of the lists are taken."""
+        """Which places of the lists hold an item."""
         out: NDArray[np.bool_] = np.arange(self.items.shape[1]) < self.counts[:, None]
         return out
 
 
 def users_per_block(items: int) -> int:
-    """How many people to score together: many enough to share rows of the matrix, few enough for the cache.
+    """How many users to score together: many enough to share rows of the matrix, few enough for the cache.
 
     >>> users_per_block(3706), users_per_block(400_000)
     (64, 1)
@@ -58,33 +80,43 @@ def users_per_block(items: int) -> int:
     return int(np.clip(_STRIP_BYTES // (8 * max(items, 1)), 1, _MOST_USERS))
 
 
-def rank_block(
-    score: Callable[[Histories], NDArray[np.float64]],
-    histories: Histories,
-    question: RankingRequest,
-    first: int,
+def rank_blocks(
+    score: Score,
+    rows: Histories,
+    request: RankingRequest,
     chosen: int,
+    block: int,
+    *,
+    threads: int | None = None,
+    label: str = "",
+) -> Iterator[RankedBlock]:
+    """The answers for all these users, `block` of them at a time. Nobody chose the items from number `chosen` on."""
+
+    def answer(piece: tuple[int, int]) -> RankedBlock:
+        histories = rows.block(*piece)
+        return _ranked(score(histories), histories, request, piece[0], chosen)
+
+    return pool.run(answer, pool.blocks(len(rows), block), threads=threads, label=label, size=lambda b: b[1] - b[0])
+
+
+def _ranked(
+    scores: NDArray[np.float64], histories: Histories, request: RankingRequest, first: int, chosen: int
 ) -> RankedBlock:
-    """Score a block of users, the first of whom is user `first` of the question, and rank.
-
-    Items from number `chosen` on are those that nobody chose.
-    """
+    """The lists and areas of a block of users, the first of whom is user `first` of the request."""
     from komd._core.auc import area_under_curve
-    from komd._core.top_n import push_top, sort_top, veil
+    from komd._core.top_n import mask, push_top, sort_top
 
-    scores, known = score(histories), histories.known_items
-    if question.exclude_seen:
-        veil(known.indptr, known.indices, scores)
-    people, n = len(histories), min(question.n, len(question.candidates))
-    items, values, counts = np.empty((people, n), np.int32), np.empty((people, n)), np.zeros(people, np.int64)
-    if n:
-        push_top(scores, question.candidates, 0, items, values, counts)
-        sort_top(items, values, counts)
-    areas = None
-    if question.targets is not None:
-        if not question.exclude_seen:
-            veil(known.indptr, known.indices, scores)
-        tested = question.targets.block(first, first + people)
-        areas = np.empty(people)
-        area_under_curve(scores, chosen, tested.indptr, tested.indices, question.tie, areas)  # spoils the scores
-    return RankedBlock(items, values, counts, areas)
+    known, out = histories.known_items.rows, RankedBlock.empty(len(histories), request.length)
+    if request.exclude_seen:
+        mask(known, scores)
+    if request.length:
+        push_top(scores, request.candidates, 0, out.items, out.scores, out.counts)
+        sort_top(out.items, out.scores, out.counts)
+    if request.targets is None:
+        return RankedBlock(out.items, out.scores, out.counts)
+    if not request.exclude_seen:
+        mask(known, scores)
+    tested = request.targets.block(first, first + len(histories))
+    assert out.areas is not None
+    area_under_curve(scores, chosen, tested.indptr, tested.indices, request.tie, out.areas)  # overwrites the scores
+    return out

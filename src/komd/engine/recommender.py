@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -17,21 +15,22 @@ from numpy.typing import NDArray
 
 from komd import store
 from komd import threads as pool
+from komd.checks import one_of, whole
 from komd.data.columns import Column
 from komd.data.encode import encode
-from komd.data.ids import Ids
 from komd.data.interactions import Interactions
 from komd.data.pairs import read_pairs
 from komd.engine.catalogue import Catalogue, OnUnknown
-from komd.engine.histories import Histories, well_formed
-from komd.engine.parameters import Parameters, one_of, whole
-from komd.engine.ranking import RankedBlock, RankingRequest, rank_block, users_per_block
-from komd.engine.results import Contributions, Explanation, Recommendations, Scores
-from komd.errors import FallbackWarning, InputError, ModelFileError
+from komd.engine.histories import Histories
+from komd.engine.parameters import Parameters
+from komd.engine.ranking import RankedBlock, RankingRequest, rank_blocks, users_per_block
+from komd.engine.requests import asked_lists, given_histories, several, warn_of_fallback
+from komd.engine.results import Contributions, Explanation, Recommendations, Scores, lists_table
+from komd.engine.saved_catalogue import catalogue_arrays, restored_catalogue
+from komd.errors import InputError
+from komd.matrix.item_matrix import Arrays
 
 __all__ = ["Recommender"]
-
-Arrays = dict[str, NDArray[np.generic]]
 
 _TARGETS = 4096  # items scored for a user at once
 
@@ -40,19 +39,19 @@ class Recommender(Parameters, ABC):
     """A model of who likes what. Subclasses say how to learn, how to score, and how to explain."""
 
     serves_strangers: ClassVar[bool] = True
-    """Whether people outside the training data can be served from their history alone."""
+    """Whether users outside the training data can be served from their history alone."""
 
     _catalogue: Catalogue | None = None
 
     # ---- what a method must say -------------------------------------------------------------------------------
 
     @abstractmethod
-    def _learn(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> None:
+    def learn(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> None:
         """Learn from a catalogue."""
 
     @abstractmethod
     def _score(self, histories: Histories, scores: NDArray[np.float64]) -> None:
-        """Fill scores (people × items) for these histories; rows of people without history are overwritten after."""
+        """Fill scores (users × items) for these histories; rows of users without history are overwritten later."""
 
     @abstractmethod
     def _explain(self, history: Histories, items: NDArray[np.int32]) -> Contributions:
@@ -68,20 +67,25 @@ class Recommender(Parameters, ABC):
 
     @abstractmethod
     def _layouts(self) -> list[set[str]]:
-        """The names that `_arrays` may give with these parameters: one set for each way to hold what was learned."""
+        """The names that `learned_arrays` may give with these parameters: one set for each way to hold them."""
 
     @abstractmethod
     def _restore(self, arrays: Arrays) -> None:
-        """Take back what `_arrays` gave."""
+        """Restore what `learned_arrays` gave."""
 
     def _users_per_block(self) -> int:
-        """How many people are best scored together."""
+        """How many users are best scored together."""
         return users_per_block(len(self.catalogue.order))
 
     # ---- what everybody calls ---------------------------------------------------------------------------------
 
     def _forget(self) -> None:
         self._catalogue = None
+
+    @property
+    def fitted(self) -> bool:
+        """Whether `fit` has been called since the parameters were set."""
+        return self._catalogue is not None
 
     @property
     def catalogue(self) -> Catalogue:
@@ -110,7 +114,7 @@ class Recommender(Parameters, ABC):
         if interactions.pairs == 0:
             raise InputError(f"nothing to learn from: {interactions!r} holds no pair")
         catalogue = Catalogue.of(interactions)
-        self._learn(catalogue, threads, memory)
+        self.learn(catalogue, threads, memory)
         self._catalogue = catalogue
         return self
 
@@ -128,19 +132,19 @@ class Recommender(Parameters, ABC):
         memory: str | int | None = None,
         exclude_low_rated: bool = True,
     ) -> Recommendations:
-        """The n best items for known people, for strangers, or for everybody.
+        """The n best items for known users, for strangers, or for all users.
 
         Parameters
         ----------
         users
-            An id, or several; everybody of the training data when neither `users` nor `histories` is given.
+            An id, or several; all users of the training data when neither `users` nor `histories` is given.
         n
             Length of the lists; they are shorter where there is less to recommend.
         histories
-            Instead of users: what people the model need not know have chosen. A mapping from any id to item ids, a
+            Instead of users: what users the model need not know have chosen. A mapping from any id to item ids, a
             list of lists of item ids, `Interactions`, or a scipy sparse matrix. Nothing is retrained.
         exclude_seen
-            Leave out what the person has already.
+            Leave out what the user has already.
         items, exclude
             Only these items; none of these. An item that nobody chose is recommended only if `items` names it.
         on_unknown
@@ -152,12 +156,12 @@ class Recommender(Parameters, ABC):
         exclude_low_rated
             With `exclude_seen`, leave out what a user rated below `min_rating` as well, where the data was read so.
         """
-        people, rows, question, skipped = self.request(
-            users, n, histories, exclude_seen, items, exclude, on_unknown, exclude_low_rated
+        (ids, rows, skipped), request = asked_lists(
+            self.catalogue, users, n, histories, exclude_seen, items, exclude, on_unknown, exclude_low_rated
         )
         empty = np.flatnonzero(rows.lengths == 0)
-        parts = list(self.ranked_blocks(rows, question, threads=threads, memory=memory, label="recommend"))
-        return Recommendations(self.lists_table(people, parts), people.take(pa.array(empty)).to_pylist(), skipped)
+        parts = list(self.ranked_blocks(rows, request, threads=threads, memory=memory, label="recommend"))
+        return Recommendations(lists_table(self.catalogue, ids, parts), ids.take(pa.array(empty)).to_pylist(), skipped)
 
     def explain(self, user: Any = None, item: Any = None, *, history: Iterable[Any] | None = None) -> Explanation:
         """Why `item` gets its score for a known user, or for a stranger with this history (item ids)."""
@@ -167,7 +171,7 @@ class Recommender(Parameters, ABC):
         if history is None:
             row = catalogue.histories.take(catalogue.find_users([user], "error"))
         else:
-            row = Histories.of_rows([catalogue.find_items(_several(history), "error")])
+            row = Histories.of_rows([catalogue.find_items(several(history), "error")])
         number = int(catalogue.find_items([item], "error")[0])
         score = float(self.pair_scores(row, np.zeros(1, np.int32), np.array([number], np.int32))[0])
         weights, similarities, parts, global_terms = self.explained(row, np.array([number], np.int32))
@@ -239,8 +243,8 @@ class Recommender(Parameters, ABC):
         if histories is None:
             names, rows, skipped = catalogue.users, catalogue.histories, 0
         else:
-            people, rows, skipped = self._strangers(histories, on_unknown)
-            names, numbers = encode(people, noun="user")
+            ids, rows, skipped = given_histories(catalogue, histories, on_unknown)
+            names, numbers = encode(ids, noun="user")
             rows = rows.take(np.argsort(numbers).astype(np.int32))
         who = given.find_users(names, on_unknown)
         what = given.find_items(catalogue.items, on_unknown)
@@ -248,7 +252,7 @@ class Recommender(Parameters, ABC):
         who, what = who[known], catalogue.inside[what[known]]
         asked = np.unique(who)
         empty = asked[rows.lengths[asked] == 0]
-        _warn_of_fallback(len(empty), len(asked))
+        warn_of_fallback(len(empty), len(asked))
         scores = self.pair_scores(rows, who, what, threads=threads, memory=memory, label="score")
         table = pa.table({"user_id": names.take(who), "item_id": catalogue.item_ids(what), "score": scores})
         return Scores(table, names.take(empty).to_pylist(), skipped + len(given) - len(known))
@@ -257,17 +261,10 @@ class Recommender(Parameters, ABC):
         """The n items most like each of these: chosen by somebody, with some likeness, never the item itself."""
         whole("n", n, 1, most=None)
         catalogue = self.catalogue
-        found = catalogue.find_items(_several(items), on_unknown)
+        found = catalogue.find_items(several(items), on_unknown)
         known = found[found >= 0]
-        likes, nears = [], []
-        for number in known:
-            like = np.array(self.similarities_to(int(number)), np.float64)
-            like[number] = 0.0
-            like[catalogue.chosen :] = 0.0
-            near = np.argsort(-like, kind="stable")[:n].astype(np.int32)
-            near = near[like[near] > 0]
-            nears.append(near)
-            likes.append(like[near])
+        nearest = [self.nearest_items(int(number), n) for number in known]
+        nears, likes = [near for near, _ in nearest], [like for _, like in nearest]
         counts = [len(near) for near in nears]
         empty = np.zeros(0, np.int32)
         table = pa.table(
@@ -280,6 +277,15 @@ class Recommender(Parameters, ABC):
         )
         return Recommendations(table, skipped=len(found) - len(known))
 
+    def nearest_items(self, item: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """`similar_items` in numbers, for one item: the items, and how similar they are."""
+        like = np.array(self.similarities_to(item), np.float64)
+        like[item] = 0.0
+        like[self.catalogue.chosen :] = 0.0
+        near = np.argsort(-like, kind="stable")[:n].astype(np.int32)
+        near = near[like[near] > 0]
+        return near, like[near]
+
     def tune(self, data: Any, **options: Any) -> Any:
         """`komd.tune(self, data, **options)`: the parameters with which this model does best, set ones being kept."""
         # Found by name, when it is asked for: tuning stands above models, and models do without it.
@@ -287,38 +293,25 @@ class Recommender(Parameters, ABC):
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a folder; `komd.load` reads it. An old model there stays whole until the end."""
-        catalogue = self.catalogue
-        arrays: Arrays = {
-            "order": catalogue.order,
-            "history_indptr": catalogue.histories.indptr,
-            "history_indices": catalogue.histories.indices,
-        }
-        seen = catalogue.histories.seen
-        if seen is not None:
-            arrays |= {"seen_indptr": seen.indptr, "seen_indices": seen.indices}
-        ids = {"users": catalogue.users.values, "items": catalogue.items.values}
+        arrays, ids = catalogue_arrays(self.catalogue)
         store.save(Path(path), model=self.text, arrays=arrays | self.learned_arrays(), ids=ids)
 
-    # ---- inside -----------------------------------------------------------------------------------------------
+    # ---- what other parts of the package call -------------------------------------------------------------------
 
-    def _loaded(self, arrays: Arrays, ids: dict[str, pa.Array]) -> Self:
-        _same_names(self.text, self._layouts(), arrays, ids)
-        _matching(arrays, ids)
-        seen = None
-        if "seen_indptr" in arrays:
-            seen = Histories(arrays["seen_indptr"], arrays["seen_indices"])  # type: ignore[arg-type]
-        histories = Histories(arrays["history_indptr"], arrays["history_indices"], seen=seen)  # type: ignore[arg-type]
-        users, items = Ids(ids["users"], noun="user"), Ids(ids["items"], noun="item")
+    def loaded(self, arrays: Arrays, ids: dict[str, pa.Array]) -> Self:
+        """This model with what was saved; ModelFileError if it does not fit."""
+        catalogue = restored_catalogue(self.text, self._layouts(), arrays, ids)
         self._restore(arrays)
-        self._catalogue = Catalogue(users, items, arrays["order"], histories.known())  # type: ignore[arg-type]
+        self._catalogue = catalogue
         return self
 
-    def _scores_of(self, histories: Histories, scores: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-        """Scores (people × items) of a block of histories; popularity for those without one."""
-        if scores is None:
-            scores = np.empty((len(histories), len(self.catalogue.order)))
-        scores = scores[: len(histories)]
-        self._score(histories, scores)
+    def block_scores(self, histories: Histories) -> NDArray[np.float64]:
+        """Scores (users × items) of a block of histories; popularity for those without one."""
+        return self._filled(histories, partial(self._score, histories))
+
+    def _filled(self, histories: Histories, score: Callable[[NDArray[np.float64]], None]) -> NDArray[np.float64]:
+        scores = np.empty((len(histories), len(self.catalogue.order)))
+        score(scores)
         scores[histories.lengths == 0] = self.catalogue.popularity
         return scores
 
@@ -341,16 +334,16 @@ class Recommender(Parameters, ABC):
         targets = Histories(np.append(starts, len(order)).astype(np.int64), what[order])
         out = np.empty(len(order))
         asked = rows.take(who[order][starts])
-        out[order] = self._scored(asked, targets, threads=threads, memory=memory, label=label)
+        out[order] = self._target_scores(asked, targets, threads=threads, memory=memory, label=label)
         return out
 
-    def _scored(
+    def _target_scores(
         self, rows: Histories, targets: Histories, *, threads: int | None, memory: str | int | None, label: str
     ) -> NDArray[np.float64]:
         """The scores of each user's targets, which need not be in order."""
 
         def part(block: tuple[int, int]) -> NDArray[np.float64]:
-            scores, some = self._scores_of(rows.block(*block)), targets.block(*block)
+            scores, some = self.block_scores(rows.block(*block)), targets.block(*block)
             out: NDArray[np.float64] = scores[np.repeat(np.arange(len(some)), some.lengths), some.indices]
             return out
 
@@ -358,152 +351,15 @@ class Recommender(Parameters, ABC):
         found = pool.run(part, pieces, threads=threads, label=label, size=lambda b: b[1] - b[0])
         return np.concatenate([np.zeros(0), *found])
 
-    def request(
-        self,
-        users: Any,
-        n: int,
-        histories: Any,
-        exclude_seen: bool,
-        items: Iterable[Any] | None,
-        exclude: Iterable[Any] | None,
-        on_unknown: OnUnknown,
-        exclude_low_rated: bool = True,
-    ) -> tuple[pa.Array, Histories, RankingRequest, int]:
-        """Who asks, with what history, what for; and how many unknown ids were skipped."""
-        one_of("on_unknown", on_unknown, ("error", "skip"))
-        whole("n", n, 1, most=None)
-        people, rows, skipped = self._people(users, histories, on_unknown)
-        if not exclude_low_rated:
-            rows = replace(rows, seen=None)
-        candidates, passed = self.candidate_items(items, exclude, on_unknown)
-        _warn_of_fallback(int(np.count_nonzero(rows.lengths == 0)), len(rows))
-        return people, rows, RankingRequest(int(n), candidates, exclude_seen), skipped + passed
-
-    def lists_table(self, people: pa.Array, parts: list[RankedBlock]) -> pa.Table:
-        """The lists of these people, one row an item."""
-        numbers = np.concatenate([np.zeros(0, np.int32), *(part.items[part.filled] for part in parts)])
-        scores = np.concatenate([np.zeros(0), *(part.scores[part.filled] for part in parts)])
-        counts = np.concatenate([np.zeros(0, np.int64), *(part.counts for part in parts)])
-        rank = np.arange(1, len(numbers) + 1) - np.repeat(np.cumsum(counts) - counts, counts)
-        return pa.table(
-            {
-                "user_id": people.take(pa.array(np.repeat(np.arange(len(counts)), counts))),
-                "item_id": self.catalogue.item_ids(numbers),
-                "score": scores,
-                "rank": rank.astype(np.int32),
-            }
-        )
-
     def ranked_blocks(
         self,
         rows: Histories,
-        question: RankingRequest,
+        request: RankingRequest,
         *,
         threads: int | None = None,
         memory: str | int | None = None,
         label: str = "",
     ) -> Iterator[RankedBlock]:
-        """The answers for all these people, block after block: the one way to lists and measures."""
-
-        def answer(block: tuple[int, int]) -> RankedBlock:
-            return rank_block(self._scores_of, rows.block(*block), question, block[0], chosen)
-
-        chosen = self.catalogue.chosen
-        pieces = pool.blocks(len(rows), self._users_per_block())
-        return pool.run(answer, pieces, threads=threads, label=label, size=lambda b: b[1] - b[0])
-
-    def _people(self, users: Any, histories: Any, on_unknown: OnUnknown) -> tuple[pa.Array, Histories, int]:
-        """Whom to serve: their ids, their histories, and how many unknown ids were skipped."""
-        catalogue = self.catalogue
-        if users is not None and histories is not None:
-            raise InputError("give users or histories, not both: a history stands for its person")
-        if histories is not None:
-            return self._strangers(histories, on_unknown)
-        if users is None:
-            return catalogue.users.values, catalogue.histories, 0
-        found = catalogue.find_users(_several(users), on_unknown)
-        known = found[found >= 0]
-        return catalogue.users.take(known), catalogue.histories.take(known), len(found) - len(known)
-
-    def _strangers(self, histories: Any, on_unknown: OnUnknown) -> tuple[pa.Array, Histories, int]:
-        catalogue = self.catalogue
-        if isinstance(histories, Interactions) or hasattr(histories, "tocsr"):
-            data = Interactions.of(histories)
-            rows, skipped = catalogue.translated(data, on_unknown)
-            return data.users.values, rows, skipped
-        if isinstance(histories, Mapping):
-            names, lists = list(histories), [_history(h) for h in histories.values()]
-        elif isinstance(histories, (list, tuple)):
-            lists = [_history(h) for h in histories]
-            names = list(range(len(lists)))
-        else:
-            raise InputError(
-                "histories must be a mapping {id: [item ids]}, a list of lists of item ids, Interactions or a scipy "
-                f"matrix, got {type(histories).__name__}"
-            )
-        found = catalogue.find_items([item for row in lists for item in row], on_unknown)
-        ends = np.cumsum([len(row) for row in lists], dtype=np.int64)
-        rows_found = np.split(found, ends[:-1]) if lists else []
-        rows = Histories.of_rows([row[row >= 0] for row in rows_found])
-        return pa.array(names), rows, int((found < 0).sum())
-
-    def candidate_items(
-        self, items: Iterable[Any] | None, exclude: Iterable[Any] | None, on_unknown: OnUnknown
-    ) -> tuple[NDArray[np.int32], int]:
-        """Inside numbers of the items that may be recommended, ascending, and how many unknown ids were skipped."""
-        catalogue = self.catalogue
-        found = [None if ids is None else catalogue.find_items(_several(ids), on_unknown) for ids in (items, exclude)]
-        skipped = sum(int((numbers < 0).sum()) for numbers in found if numbers is not None)
-        return catalogue.candidates(*found), skipped
-
-
-def _warn_of_fallback(empty: int, users: int) -> None:
-    if empty:
-        warnings.warn(
-            f"{empty:,} of {users:,} people have no history: they are served by popularity",
-            FallbackWarning,
-            stacklevel=4,
-        )
-
-
-def _same_names(model: str, layouts: list[set[str]], arrays: Arrays, ids: dict[str, pa.Array]) -> None:
-    """Refuse a folder with an array too few or too many: the model would load, and answer as another one."""
-    known, seen = {"order", "history_indptr", "history_indices"}, {"seen_indptr", "seen_indices"}
-    if seen <= arrays.keys():  # only where the data were read so
-        known |= seen
-    learned = arrays.keys() - known
-    if not known <= arrays.keys() or set(ids) != {"users", "items"} or learned not in layouts:
-        found = ", ".join(sorted([*arrays, *ids]))
-        raise ModelFileError(f"the saved arrays are not those of {model}: {found}; save the model again")
-
-
-def _matching(arrays: Arrays, ids: dict[str, pa.Array]) -> None:
-    """Refuse arrays that do not belong together: compiled code trusts its indices."""
-    n, m = len(ids["users"]), len(ids["items"])
-    order = arrays["order"]
-    rows = [name for name in ("history", "seen") if f"{name}_indptr" in arrays]
-    fits = (
-        order.shape == (m,)
-        and order.dtype == np.int32
-        and (order.size == 0 or bool(order.min() >= 0 and (np.bincount(order, minlength=m) == 1).all()))
-        and all(well_formed(arrays[f"{name}_indptr"], arrays[f"{name}_indices"], n, m) for name in rows)
-    )
-    if not fits:
-        raise ModelFileError("the saved arrays do not belong together; save the model again")
-
-
-def _history(items: Any) -> Any:
-    """The item ids of one history."""
-    if isinstance(items, Mapping):
-        raise InputError(
-            f"a history is a list of item ids, got {type(items).__name__} {dict(islice(items.items(), 2))!r}: values "
-            "(ratings, counts) are not used; give its keys as a list, list(history)"
-        )
-    return _several(items)
-
-
-def _several(ids: Any) -> Any:
-    """A list of ids from a list, an array, or a single id."""
-    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
-        return [ids]
-    return ids if hasattr(ids, "__len__") and not isinstance(ids, (set, frozenset, dict)) else list(ids)
+        """The answers for all these users, block after block: the one way to lists and measures."""
+        chosen, block = self.catalogue.chosen, self._users_per_block()
+        return rank_blocks(self.block_scores, rows, request, chosen, block, threads=threads, label=label)

@@ -10,12 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["Contributions", "Explanation", "Recommendations", "Scores", "Table"]
+from komd.engine.catalogue import Catalogue
+from komd.engine.ranking import RankedBlock
+
+__all__ = ["ArrowResult", "Contributions", "Explanation", "Recommendations", "Scores", "Solution", "lists_table"]
 
 _SHOWN = 10
 
 
-class Table:
+class ArrowResult:
     """An Arrow table that hands itself to any dataframe library."""
 
     table: pa.Table
@@ -42,7 +45,7 @@ class Table:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Recommendations(Table):
+class Recommendations(ArrowResult):
     """Lists of items, best first: columns `user_id`, `item_id`, `score`, `rank` (from 1).
 
     Lists are as long as there was something to recommend: never padded. For `similar_items` the first column is
@@ -51,7 +54,7 @@ class Recommendations(Table):
     Attributes
     ----------
     fallback
-        Ids of the people who have no history and were served by popularity.
+        Ids of the users who have no history and were served by popularity.
     skipped
         How many unknown ids were passed over (`on_unknown="skip"`).
     """
@@ -61,7 +64,7 @@ class Recommendations(Table):
     skipped: int = 0
 
     def items(self, of: Any) -> list[Any]:
-        """The ids recommended to one person (or similar to one item), best first."""
+        """The ids recommended to one user (or similar to one item), best first."""
         key = self.table.column(0)
         value = pa.scalar(of, key.type) if not isinstance(of, pa.Scalar) else of
         return list(self.table.filter(pc.equal(key, value)).column("item_id").to_pylist())
@@ -71,7 +74,7 @@ class Recommendations(Table):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Scores(Table):
+class Scores(ArrowResult):
     """The scores of given pairs, in their order: columns `user_id`, `item_id`, `score`.
 
     Attributes
@@ -103,7 +106,7 @@ class Contributions(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Explanation(Table):
+class Explanation(ArrowResult):
     """Why an item got its score: columns `item_id`, `weight`, `similarity`, `contribution`, the largest first.
 
     The contributions and `global_term` sum to `score`. `global_term` is what does not come from a single item of the
@@ -138,6 +141,44 @@ class Explanation(Table):
             lines.append(f"... {len(self) - _SHOWN:,} more items, together {rest:.6g}")
         lines.append(f"global term {self.global_term:.6g}")
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The answer to one user's convex problem.
+
+    Attributes
+    ----------
+    items
+        Ids of the items that carry weight variables.
+    alpha
+        Their weights: non-negative, summing to one (on each side, for CF-OMD).
+    positive
+        Which of them are in the history.
+    gap
+        The KKT gap reached: no item with weight has a (half) gradient more than this above the least.
+    """
+
+    items: list[Any]
+    alpha: NDArray[np.float64]
+    positive: NDArray[np.bool_]
+    gap: float
+
+
+def lists_table(catalogue: Catalogue, users: pa.Array, parts: list[RankedBlock]) -> pa.Table:
+    """The lists of these users, one row for each item: `user_id`, `item_id`, `score`, `rank`."""
+    numbers = np.concatenate([np.zeros(0, np.int32), *(part.items[part.filled] for part in parts)])
+    scores = np.concatenate([np.zeros(0), *(part.scores[part.filled] for part in parts)])
+    counts = np.concatenate([np.zeros(0, np.int64), *(part.counts for part in parts)])
+    rank = np.arange(1, len(numbers) + 1) - np.repeat(np.cumsum(counts) - counts, counts)
+    return pa.table(
+        {
+            "user_id": users.take(pa.array(np.repeat(np.arange(len(counts)), counts))),
+            "item_id": catalogue.item_ids(numbers),
+            "score": scores,
+            "rank": rank.astype(np.int32),
+        }
+    )
 
 
 def _described(found: Recommendations | Scores) -> str:

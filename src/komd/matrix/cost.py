@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from komd import threads as pool
-from komd.matrix.storage import Plan, storage_bytes
+from komd.matrix.storage import storage_bytes
 from komd.memory import budget, readable
 
 __all__ = ["Cost", "costs", "machine_speed", "seconds"]
@@ -93,8 +93,10 @@ def seconds(value: float) -> str:
 @functools.cache
 def machine_speed(storage: str, workers: int) -> float:
     """Seconds by the clock that this machine takes for a second of the table's processor time, with these threads."""
+    from komd._core.groups import Rows
+    from komd.kernels.entries import KernelEntries
     from komd.kernels.functions import Tanimoto
-    from komd.matrix.build import kernel_matrix
+    from komd.matrix.from_counts import matrix_from_counts
 
     items, users, activity = 1500, 1200, 120
     random = np.random.default_rng(0)
@@ -104,7 +106,8 @@ def machine_speed(storage: str, workers: int) -> float:
     spent: list[float] = []
     while len(spent) < _TRIES[0] or (sum(spent[1:]) < _TRIES[1] and len(spent) < _TRIES[2]):
         start = time.perf_counter()
-        made = kernel_matrix(Tanimoto(), indptr, indices, items, Plan(storage, items, 1.0, 0), threads=workers)
+        pairs = Rows(indptr, indices)
+        made = matrix_from_counts(KernelEntries.of(Tanimoto(), pairs, items), pairs, storage, workers)
         spent.append(time.perf_counter() - start)
     best = min(spent)  # the first may compile, and others may be held up by whatever else the machine does
     entries = items**2 if storage == "dense" else made.nonzeros

@@ -1,37 +1,38 @@
 """How full K is: counted exactly, or from a random sample of its rows. K itself is never held.
 
-Row i of K has as many non-zeros as there are items that share a user with item i; finding them takes one look at every
-item of every user of i: w_i = Σ_{v ∈ U_i} a_v looks, Σ_v a_v² for all rows together.
+Row i of K has as many non-zeros as there are items that share a user with item i; finding them visits every item of
+every user of i: w_i = Σ_{v ∈ U_i} a_v visits, Σ_v a_v² for all rows together.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
+from komd._core.groups import CountedPairs
+from komd.rows import frozen, places, transpose
 
 __all__ = ["Density", "density", "exact_density", "sampled_density", "work_of"]
 
 Pointers: TypeAlias = NDArray[np.int64]
 Numbers: TypeAlias = NDArray[np.int32]
 
-WORK_LIMIT = 2_000_000_000  # looks above which rows are sampled: some seconds on two cores
-_SAMPLE_WORK = 200_000_000  # looks that a sample may take, about
+WORK_LIMIT = 2_000_000_000  # visits above which rows are sampled: some seconds on two cores
+_SAMPLE_WORK = 200_000_000  # visits that a sample may take, about
 _STRATA = 32
 _LEAST = 20  # rows sampled of each stratum: fewer would leave its spread unknown
-_PIECE = 1 << 22  # looks of a piece of work for a thread
+_PIECE = 1 << 22  # visits of a piece of work for a thread
 
 
 @dataclass(frozen=True)
 class Density:
     """A share of non-zeros in K, with what is known about its error.
 
-    `low` and `high` are the 95 % interval, equal to `value` where `exact`. `rows` of K were looked at, of `items`.
+    `low` and `high` are the 95 % interval, equal to `value` where `exact`. `rows` of K were counted, of `items`.
     """
 
     value: float
@@ -57,7 +58,7 @@ def percent(share: float, figures: int = 5) -> str:
 
 
 def work_of(activity: NDArray[np.int64]) -> int:
-    """Looks that an exact count takes: Σ_v a_v²."""
+    """Visits that an exact count takes: Σ_v a_v²."""
     a = activity.astype(np.float64)
     return int(a @ a)
 
@@ -71,7 +72,7 @@ def density(
     rng: int | np.random.Generator = 0,
     threads: int | None = None,
 ) -> Density:
-    """Exact where that takes at most `work_limit` looks, sampled where it would take more."""
+    """Exact where that takes at most `work_limit` visits, sampled where it would take more."""
     if work_of(np.diff(indptr)) <= work_limit:
         return exact_density(indptr, indices, items, threads=threads)
     return sampled_density(indptr, indices, items, work=min(work_limit, _SAMPLE_WORK), rng=rng, threads=threads)
@@ -85,8 +86,6 @@ def exact_density(indptr: Pointers, indices: Numbers, items: int, *, threads: in
     >>> exact_density(np.array([0, 2, 3]), np.array([0, 1, 2], np.int32), 3).value == 5 / 9
     True
     """
-    from scipy.sparse import csr_array
-
     from komd._core.cooccurrence import count_touched
 
     if not items or not len(indices):
@@ -95,22 +94,19 @@ def exact_density(indptr: Pointers, indices: Numbers, items: int, *, threads: in
     popularity = np.bincount(indices, minlength=items)
     inside = np.empty(items, np.int32)
     inside[np.argsort(-popularity, kind="stable")] = np.arange(items, dtype=np.int32)
-    people = len(indptr) - 1
-    rows = csr_array((np.ones(len(indices), np.int8), inside[indices], indptr), shape=(people, items))
-    rows.sort_indices()
-    user_indptr, user_items = rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
-    places = csr_array((np.arange(len(indices), dtype=np.int64), user_items, user_indptr), shape=rows.shape).tocsc()
-    item_indptr, item_users, item_where = places.indptr.astype(np.int64), places.indices.astype(np.int32), places.data
-    looks = user_indptr[item_users + 1] - item_where
-    before = np.zeros(len(looks) + 1, np.int64)
-    np.cumsum(looks, out=before[1:])
-    pieces = _even(np.diff(before[item_indptr]))
+    item_indptr, item_users = transpose(indptr, inside[indices], items)
+    user_indptr, user_items = transpose(item_indptr, item_users, len(indptr) - 1)  # twice: rows are ascending now
+    pairs, item_where = CountedPairs(item_indptr, item_users, user_indptr, user_items), places(user_items, item_indptr)
+    visits = user_indptr[item_users + 1] - item_where
+    before = np.zeros(len(visits) + 1, np.int64)
+    np.cumsum(visits, out=before[1:])
+    pieces = pool.even_blocks(np.diff(before[item_indptr]), _PIECE)
 
     def part(piece: tuple[int, int]) -> int:
         wanted = np.arange(*piece, dtype=np.int32)
         touched = np.zeros(len(wanted), np.int64)
         stamps = np.full(items, -1, np.int32)
-        count_touched(item_indptr, item_users, user_indptr, user_items, wanted, stamps, touched, item_where)
+        count_touched(pairs, wanted, stamps, touched, item_where)
         return int(touched.sum())
 
     upper = sum(pool.run(part, pieces, threads=threads, label="counting", size=lambda piece: piece[1] - piece[0]))
@@ -133,7 +129,7 @@ def sampled_density(
     How many non-zeros a row has depends above all on w_i, which is known: so items are ordered by it and cut into
     strata, and rows are drawn without replacement from each. A row of an item with one user needs no sampling: its
     non-zeros are that user's items. The interval is Student's, with the degrees of freedom of one stratum: rows within
-    a stratum are skewed, and this errs on the safe side. About `work` looks are spent, more where 20 rows of each
+    a stratum are skewed, and this errs on the safe side. About `work` visits are spent, more where 20 rows of each
     stratum cost more.
     """
     from komd._core.cooccurrence import count_touched, reach
@@ -141,14 +137,15 @@ def sampled_density(
 
     if not items or not len(indices):
         return Density(0.0, 0.0, 0.0, True, items, items)
-    item_indptr, item_users = _turned(indptr, indices, items)
-    popularity = np.diff(item_indptr)
-    looks = np.zeros(items, np.int64)
-    reach(_frozen(indptr, np.int64), _frozen(indices, np.int32), looks)
-    known = int(looks[popularity == 1].sum())
+    indptr, indices = frozen(indptr, np.int64), frozen(indices, np.int32)
+    pairs = CountedPairs(*transpose(indptr, indices, items), indptr, indices)
+    popularity = np.diff(pairs.item_indptr)
+    visits = np.zeros(items, np.int64)
+    reach(indptr, indices, visits)
+    known = int(visits[popularity == 1].sum())
     random = generator(rng)
-    strata = _strata(np.flatnonzero(popularity > 1), looks, items)
-    drawn = [np.sort(random.permutation(len(s))[:n]) for s, n in zip(strata, _sizes(strata, looks, work), strict=True)]
+    strata = _strata(np.flatnonzero(popularity > 1), visits, items)
+    drawn = [np.sort(random.permutation(len(s))[:n]) for s, n in zip(strata, _sizes(strata, visits, work), strict=True)]
     rows = [stratum[chosen].astype(np.int32) for stratum, chosen in zip(strata, drawn, strict=True)]
     wanted = np.concatenate([np.zeros(0, np.int32), *rows])
     touched = np.zeros(len(wanted), np.int64)
@@ -156,10 +153,9 @@ def sampled_density(
     def part(piece: tuple[int, int]) -> None:
         stamps = np.full(items, -1, np.int32)
         some = wanted[slice(*piece)]
-        count_touched(item_indptr, item_users, indptr, indices, some, stamps, touched[slice(*piece)])
+        count_touched(pairs, some, stamps, touched[slice(*piece)])
 
-    indptr, indices = _frozen(indptr, np.int64), _frozen(indices, np.int32)
-    pieces = _even(looks[wanted])
+    pieces = pool.even_blocks(visits[wanted], _PIECE)
     pool.for_each(part, pieces, threads=threads, label="sampling", size=lambda piece: piece[1] - piece[0])
     filled, error = _total(strata, np.split(touched, np.cumsum([len(r) for r in rows])[:-1]) if rows else [])
     value = (known + filled) / items**2
@@ -170,23 +166,23 @@ def sampled_density(
     return Density(value, low, high, len(wanted) == sum(map(len, strata)), taken, items)
 
 
-def _strata(rows: NDArray[np.intp], looks: NDArray[np.int64], items: int) -> list[NDArray[np.intp]]:
+def _strata(rows: NDArray[np.intp], visits: NDArray[np.int64], items: int) -> list[NDArray[np.intp]]:
     """Rows by rising w, cut where the sum of √(what a row of that w would hold by chance) has grown by equal steps."""
     if not len(rows):
         return []
-    ordered = rows[np.argsort(looks[rows], kind="stable")]
-    size = np.sqrt(-items * np.expm1(-looks[ordered] / items))
+    ordered = rows[np.argsort(visits[rows], kind="stable")]
+    size = np.sqrt(-items * np.expm1(-visits[ordered] / items))
     reached = np.cumsum(size)
     cuts = np.searchsorted(reached, reached[-1] * np.arange(1, _STRATA) / _STRATA)
     return [part for part in np.split(ordered, np.unique(cuts)) if len(part)]
 
 
-def _sizes(strata: list[NDArray[np.intp]], looks: NDArray[np.int64], work: int) -> list[int]:
+def _sizes(strata: list[NDArray[np.intp]], visits: NDArray[np.int64], work: int) -> list[int]:
     """The same number of rows from each stratum, as many as the work allows; small strata are taken whole."""
     sizes = np.array([len(s) for s in strata], np.float64)
-    costs = np.array([looks[s].mean() for s in strata])
+    costs = np.array([visits[s].mean() for s in strata])
     low, high = _LEAST, max([_LEAST, *map(len, strata)])
-    while low < high:  # the most rows whose looks stay within `work`
+    while low < high:  # the most rows whose visits stay within `work`
         middle = (low + high + 1) // 2
         low, high = (middle, high) if float(np.minimum(sizes, middle) @ costs) <= work else (low, middle - 1)
     return [min(len(s), low) for s in strata]
@@ -206,29 +202,3 @@ def _total(strata: list[NDArray[np.intp]], found: list[NDArray[np.int64]]) -> tu
     if variance == 0.0:
         return total, 0.0
     return total, float(stdtrit(least - 1, 0.975)) * variance**0.5
-
-
-def _even(work: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Consecutive pieces of rows of about equal work."""
-    reached = np.cumsum(work)
-    cuts = np.searchsorted(reached, np.arange(_PIECE, reached[-1] if len(reached) else 0, _PIECE)) + 1
-    edges = np.unique(np.concatenate([[0], cuts, [len(work)]]))
-    return [(int(a), int(b)) for a, b in pairwise(edges)]
-
-
-def _turned(indptr: Pointers, indices: Numbers, items: int) -> tuple[Pointers, Numbers]:
-    """Each item's users, ascending."""
-    from komd._core import compressed_rows as csr
-
-    item_indptr = np.zeros(items + 1, np.int64)
-    csr.count(_frozen(indices, np.int32), item_indptr)
-    item_users = np.empty(len(indices), np.int32)
-    csr.transpose(_frozen(indptr, np.int64), _frozen(indices, np.int32), item_indptr[:-1].copy(), item_users)
-    return item_indptr, item_users
-
-
-def _frozen(array: Any, dtype: Any) -> Any:
-    """A read-only view: what the core reads of the data arrives so, and numba compiles each kind apart."""
-    view = np.ascontiguousarray(array, dtype).view()
-    view.flags.writeable = False
-    return view

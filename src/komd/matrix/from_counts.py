@@ -14,6 +14,7 @@ from komd.matrix.dense import DenseMatrix
 from komd.matrix.item_matrix import ItemMatrix
 from komd.matrix.sparse import SparseMatrix
 from komd.matrix.streamed import StreamedMatrix
+from komd.rows import places, transpose
 
 __all__ = ["dense_from_counts", "matrix_from_counts"]
 
@@ -36,17 +37,12 @@ def matrix_from_counts(of: KernelEntries, rows: Rows, storage: str, threads: int
 
 def dense_from_counts(of: KernelEntries, rows: Rows, threads: int | None = None) -> DenseMatrix:
     """The same, dense."""
-    from scipy.sparse import csr_array
-
     from komd._core.cooccurrence import count_upper
 
     kernel, degree, scale = of.kernel, of.degree, of.scale
     items = len(degree)
-    # Each item's users, ascending, and where each pair stands in the users' rows.
-    where = np.arange(len(rows.indices), dtype=np.int64)
-    columns = csr_array((where, rows.indices, rows.indptr), shape=(len(rows.indptr) - 1, items)).tocsc()
-    pairs = CountedPairs(columns.indptr.astype(np.int64), columns.indices.astype(np.int32), *rows)
-    item_where = columns.data
+    item_indptr, item_users = transpose(*rows, items)
+    pairs, item_where = CountedPairs(item_indptr, item_users, *rows), places(rows.indices, item_indptr)
     K = np.empty((items, items), np.float32)
 
     def fill(block: tuple[int, int]) -> None:

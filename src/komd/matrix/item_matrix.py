@@ -170,13 +170,16 @@ class ItemMatrix(ABC):
 
     # ---- many users, and more rows than fit the memory ------------------------------------------------------------
 
-    def in_memory(self, rows: NDArray[np.int32], room: int | None = None, threads: int | None = None) -> ItemMatrix | None:
-        """A matrix in memory with these rows (distinct, ascending); None if computing them takes more than `room`."""
+    recomputed = False
+    """Whether the matrix is computed again by everybody who reads it."""
+
+    def in_memory(
+        self, items: NDArray[np.int32], room: Callable[[], int] | None = None, threads: int | None = None
+    ) -> ItemMatrix | None:
+        """A matrix in memory with the rows of these items; None if computing them takes more than `room()` bytes."""
         return self
 
-    def gathered_bytes(
-        self, lengths: NDArray[np.int64], targets: NDArray[np.int64], own: bool
-    ) -> NDArray[np.int64]:
+    def gathered_bytes(self, lengths: NDArray[np.int64], targets: NDArray[np.int64], own: bool) -> NDArray[np.int64]:
         """The memory that `gather` and `strips` take for each user with so many items and targets."""
         return 4 * lengths * targets
 

@@ -1,13 +1,14 @@
 """A matrix with a low-rank correction that is never written out: base − W W', the base held sparse or streamed.
 
-What a filter of low rank subtracts and what a prior adds (docs/guide/maths.md) are sums over a few factors, beside what the
-base says; the base's own code scores, gathers and reads it in strips.
+What a filter of low rank subtracts and what a prior adds (docs/guide/maths.md) are sums over a few factors, beside what
+the base says; the base's own code scores, gathers and reads it in strips.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -44,7 +45,7 @@ class LowRankMatrix(ItemMatrix):
     ) -> None:
         self.base, self.W, self.added = base, W, added
         self.truncation, self.scale = truncation, scale
-        self.storage = base.storage
+        self.storage, self.recomputed = base.storage, base.recomputed
 
     @property
     def items(self) -> int:
@@ -65,9 +66,7 @@ class LowRankMatrix(ItemMatrix):
         return replace(plan, bytes=self.bytes) if plan.exact else plan
 
     def row(self, item: int) -> NDArray[np.float32]:
-        out: NDArray[np.float32] = (
-            self.base.row(item) - signed_products(self.W[item : item + 1], self.W, self.added)[0]
-        )
+        out: NDArray[np.float32] = self.base.row(item) - signed_products(self.W[item : item + 1], self.W, self.added)[0]
         return out
 
     def entries(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
@@ -120,13 +119,14 @@ class LowRankMatrix(ItemMatrix):
         return similarities, parts
 
     def in_memory(
-        self, rows: NDArray[np.int32], room: int | None = None, threads: int | None = None
+        self, items: NDArray[np.int32], room: Callable[[], int] | None = None, threads: int | None = None
     ) -> LowRankMatrix | None:
-        base = self.base.in_memory(rows, room, threads)
+        base = self.base.in_memory(items, room, threads)
         return None if base is None else self._on(base)
 
     def gathered_bytes(self, lengths: NDArray[np.int64], targets: NDArray[np.int64], own: bool) -> NDArray[np.int64]:
-        return self.base.gathered_bytes(lengths, targets, own) + 4 * self.W.shape[1]
+        out: NDArray[np.int64] = self.base.gathered_bytes(lengths, targets, own) + 4 * self.W.shape[1]
+        return out
 
     def gather(self, rows: Rows, targets: Rows | None, *, own: bool, threads: int | None = None) -> Gathered:
         """As the base gathers; entries between own items are corrected here, those of targets in `target_scores`."""
@@ -144,7 +144,7 @@ class LowRankMatrix(ItemMatrix):
         projected = self._projected(Rows(users.indptr, users.indices), users.weights)
         for strip in self.base.strips(users, room=room, threads=threads):
             W = self.W[strip.first : strip.last]
-            yield replace(strip, correction=lambda a, b, W=W: products(projected[a:b], W))
+            yield replace(strip, correction=partial(_products_of, projected, W))
 
     def scaled(self, factors: NDArray[np.float64], threads: int | None = None) -> LowRankMatrix:
         W = self.W * factors.astype(np.float32)[:, None]
@@ -214,6 +214,10 @@ def products(A: NDArray[np.float32], B: NDArray[np.float32]) -> NDArray[np.float
     out = np.empty((len(A), len(B)), np.float32)
     factor_products(A, B, tile_for(B.shape[1]), out)
     return out
+
+
+def _products_of(A: NDArray[np.float32], B: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:
+    return products(A[first:last], B)
 
 
 def signed_products(A: NDArray[np.float32], B: NDArray[np.float32], added: int) -> NDArray[np.float32]:

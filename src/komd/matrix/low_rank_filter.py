@@ -21,9 +21,7 @@ __all__ = ["filter_truncated", "truncation"]
 _SOUND = 0.5  # of μ: eigenvalues left out above this share of it are too much for a line
 
 
-def filter_truncated(
-    spectrum: Spectrum, mu: float, chosen: int
-) -> tuple[Truncation, float, NDArray[np.float32]]:
+def filter_truncated(spectrum: Spectrum, mu: float, chosen: int) -> tuple[Truncation, float, NDArray[np.float32]]:
     """K (K + μI)⁻¹, scaled to a mean diagonal of 1, from the leading eigenvectors of K (whose mean diagonal is 1).
 
     It is s K − W W': returns how good it is, s, and W. Warns if the eigenvalues left out are too large beside μ for a

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from komd.checks import one_of
 from komd.errors import InputError
 from komd.matrix.density import percent
 from komd.matrix.expected_density import saturating_density
 from komd.memory import budget, readable
 
-__all__ = ["STORAGES", "Plan", "estimate_density", "expected_nonzeros", "plan", "storage_bytes"]
+__all__ = ["STORAGES", "Plan", "estimate_density", "expected_nonzeros", "known_storage", "plan", "storage_bytes"]
 
 STORAGES = ("dense", "sparse", "streamed")
 _SMALL = 4096  # items up to which dense is always right: 67 MB, and rows of it are read straight through
@@ -22,6 +23,12 @@ _MARGIN = 1.5  # the density estimate may be that many times too low (docs/guide
 _SHARE = 0.5  # of the budget that a sparse K may take where the alternative is to stream it
 _STRIP = 64 << 20  # bytes of a strip of K with which streaming still works well
 _BINS = 512
+
+
+def known_storage(storage: str | None) -> None:
+    """Refuse the name of a storage that there is not."""
+    if storage is not None:
+        one_of("storage", storage, STORAGES)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ they are filled.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -25,6 +25,7 @@ from komd.matrix.low_rank import LowRankMatrix
 from komd.matrix.sparse import SparseMatrix
 from komd.matrix.storage import Plan, expected_nonzeros, plan
 from komd.matrix.strip_builder import StripBuilder
+from komd.rows import transpose
 
 __all__ = ["StreamedMatrix"]
 
@@ -37,6 +38,7 @@ class StreamedMatrix(ItemMatrix):
     """An item-item matrix that is computed again whenever it is read."""
 
     storage = "streamed"
+    recomputed = True
 
     def __init__(self, of: KernelEntries, rows: Rows, by_item: Rows | None = None) -> None:
         """`rows` are users' items, ascending; `by_item` the same pairs transposed, if that exists already."""
@@ -65,13 +67,13 @@ class StreamedMatrix(ItemMatrix):
         return plan(self._popularity, np.diff(self._rows.indptr), storage="streamed")
 
     def row(self, item: int) -> NDArray[np.float32]:
-        return self.in_memory(np.array([item], np.int32)).row(item)
+        return self._some_rows(np.array([item], np.int32)).row(item)
 
     def entries(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
-        return self.in_memory(np.unique(rows)).entries(rows, columns)
+        return self._some_rows(np.unique(rows)).entries(rows, columns)
 
     def diagonal(self) -> NDArray[np.float32]:
-        return self.of.diagonal if self.of.kernel.unit_diagonal else self.in_memory(self._all).diagonal()
+        return self.of.diagonal if self.of.kernel.unit_diagonal else self._some_rows(self._all).diagonal()
 
     def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
         of, (indptr, indices) = self.of, self._rows
@@ -82,7 +84,9 @@ class StreamedMatrix(ItemMatrix):
                 left, right = left * of.scale, right * of.scale
             users = len(indptr) - 1
             owner = np.repeat(np.arange(users, dtype=np.int32), np.diff(indptr))
-            of_user: NDArray[np.float64] = np.bincount(owner, weights=right[indices], minlength=users).astype(np.float64)
+            of_user: NDArray[np.float64] = np.bincount(owner, weights=right[indices], minlength=users).astype(
+                np.float64
+            )
             if of.user_weights is not None:
                 of_user *= of.user_weights
             return left * np.bincount(indices, weights=of_user[owner], minlength=self.items)
@@ -112,7 +116,7 @@ class StreamedMatrix(ItemMatrix):
         return out
 
     def score(self, users: WeightedUsers, S: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
-        self.in_memory(np.unique(users.indices)).score(users, S, scores)
+        self._some_rows(np.unique(users.indices)).score(users, S, scores)
 
     def own_entries(self, rows: Rows) -> OwnEntries:
         return self.gather(rows, None, own=True).own
@@ -142,11 +146,16 @@ class StreamedMatrix(ItemMatrix):
         rows = np.repeat(np.arange(first, last, dtype=np.int32), np.diff(indptr))
         return indptr, columns, self.of.values(counts[: indptr[-1]].astype(np.float64), rows, columns)
 
-    def in_memory(  # type: ignore[override]  # without a room there is always an answer
-        self, rows: NDArray[np.int32], room: int | None = None, threads: int | None = None
-    ) -> SparseMatrix:
-        if room is not None and 8 * int(np.minimum(self.work[rows], self.items).sum()) > room:
-            return None  # type: ignore[return-value]
+    def in_memory(
+        self, items: NDArray[np.int32], room: Callable[[], int] | None = None, threads: int | None = None
+    ) -> SparseMatrix | None:
+        rows = np.unique(items)
+        if room is not None and 8 * int(np.minimum(self.work[rows], self.items).sum()) > room():
+            return None
+        return self._some_rows(rows, threads)
+
+    def _some_rows(self, rows: NDArray[np.int32], threads: int | None = None) -> SparseMatrix:
+        """These rows (distinct, ascending) and no others: everything else in the answer is empty."""
 
         def part(block: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
             counter = self.counter()
@@ -180,9 +189,7 @@ class StreamedMatrix(ItemMatrix):
         nothing = super().own_entries(rows)
         return Gathered(nothing._replace(blocks=blocks, starts=starts) if own else nothing, blocks, starts, skip=own)
 
-    def _gathered(
-        self, rows: Rows, wanted: Rows, threads: int | None
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def _gathered(self, rows: Rows, wanted: Rows, threads: int | None) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """K between each user's items and those they want: blocks one after another, and where each begins."""
         from komd._core.gather import copy_pieces, gather_rows, gather_scratch
 
@@ -213,9 +220,7 @@ class StreamedMatrix(ItemMatrix):
             if len(local.columns) < size:
                 local.columns, local.products = np.empty(size, np.int32), np.empty(size)
             columns, products = local.columns[:size], local.products[:size]
-            gather_rows(
-                pairs, some, left, right, users_of, wanted, local.scratch, columns, products, of.user_weights
-            )
+            gather_rows(pairs, some, left, right, users_of, wanted, local.scratch, columns, products, of.user_weights)
             values = of.from_products(products, lambda: np.repeat(some, written[block[0] : block[1]]), lambda: columns)
             copy_pieces(values, destinations[first:last], widths[users_of.indices[first:last]], blocks)
 
@@ -276,13 +281,7 @@ class StreamedMatrix(ItemMatrix):
     @cached_property
     def by_item(self) -> Rows:
         """Each item's users, ascending."""
-        from komd._core.compressed_rows import transpose
-
-        item_indptr = np.zeros(self.items + 1, np.int64)
-        np.cumsum(np.bincount(self._rows.indices, minlength=self.items), out=item_indptr[1:])
-        users = np.empty(len(self._rows.indices), np.int32)
-        transpose(*self._rows, item_indptr[:-1].copy(), users)
-        return Rows(item_indptr, users)
+        return Rows(*transpose(*self._rows, self.items))
 
     @cached_property
     def pairs(self) -> CountedPairs:

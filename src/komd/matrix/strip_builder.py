@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +56,9 @@ class StripBuilder:
                 self.values = _long_enough(self.values, end[0] + size)
                 self.columns = _long_enough(self.columns, end[1] + size)
                 self.values[end[0] : end[0] + size] = values
-                end[1] = lay_out(counted.lengths, width, counted.columns, *end, self.columns, self.places[a:b])
+                end[1] = lay_out(
+                    counted.lengths, width, counted.columns, end[0], end[1], self.columns, self.places[a:b]
+                )
                 end[0] += size
 
         # A row has no more entries than counts, and is laid out dense where it has a quarter of the columns.
@@ -75,7 +77,7 @@ class StripBuilder:
         return CountedStrip(local.counter[:width], np.empty(rows, np.int64), local.columns, local.products)
 
 
-def _long_enough(array: NDArray[np.generic], size: int) -> NDArray[np.generic]:
+def _long_enough(array: Any, size: int) -> Any:
     """The array, or a longer one that begins with it."""
     if size <= len(array):
         return array

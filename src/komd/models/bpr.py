@@ -11,8 +11,8 @@ from komd.engine.catalogue import Catalogue
 from komd.engine.factor_based import FactorModel, factors_of, fit_rival, rival
 from komd.engine.histories import Histories
 from komd.engine.parameters import at_least, whole
-from komd.engine.recommender import Arrays
 from komd.errors import InputError, ModelFileError
+from komd.matrix.item_matrix import Arrays
 
 __all__ = ["BPR"]
 
@@ -81,7 +81,7 @@ class BPR(FactorModel):
 
     _X: NDArray[np.float64]
 
-    def _learn(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> None:
+    def learn(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> None:
         bpr = rival("implicit.cpu.bpr", "BayesianPersonalizedRanking", "BPR")
         learned = fit_rival(
             lambda: bpr(
@@ -102,7 +102,7 @@ class BPR(FactorModel):
         self._X = learned.user_factors.astype(np.float64)
         self._Y = learned.item_factors.astype(np.float64)
 
-    def _people_factors(self, histories: Histories) -> NDArray[np.float64]:
+    def _user_factors(self, histories: Histories) -> NDArray[np.float64]:
         if histories.users is not None:
             return self._X[histories.users]
         if histories.lengths.any():

@@ -8,7 +8,8 @@ from komd.engine.catalogue import Catalogue
 from komd.engine.item_based import Neighbourhood
 from komd.engine.parameters import at_least, whole
 from komd.errors import InputError, SolverError
-from komd.matrix.item_matrix import DenseMatrix, ItemMatrix
+from komd.matrix.dense import DenseMatrix
+from komd.matrix.item_matrix import ItemMatrix
 from komd.memory import budget, readable
 from komd.progress import progress
 
@@ -81,12 +82,12 @@ class BPRKNN(Neighbourhood):
         self.epochs = epochs
         self.rng = rng
 
-    def _neighbours(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
+    def _build_matrix(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
         from komd._core.bpr_steps import rank_pairs
 
         rows = catalogue.histories
         m = len(catalogue.order)
-        needed = 2 * 4 * m * m  # C, and the same turned over for the scorer
+        needed = 2 * 4 * m * m  # C, and its transpose for scoring
         if needed > budget(memory):
             raise InputError(
                 f"BPRKNN learns every pair of items: {readable(needed)} for {m:,} items, and the budget is "

@@ -2,64 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
+from komd._core.groups import OwnEntries
+from komd.checks import at_least, one_of, whole
 from komd.data.interactions import Interactions
 from komd.engine.catalogue import Catalogue
 from komd.engine.histories import Histories
-from komd.engine.item_based import RowSums
-from komd.engine.kernel_based import FromCounts, storage_word
-from komd.engine.parameters import at_least, one_of, whole
+from komd.engine.kernel_based import KernelBased
+from komd.engine.requests import one_history
+from komd.engine.results import Solution
 from komd.errors import InputError, SolverError
 from komd.kernels.functions import Kernel, kernel_named
 from komd.kernels.recommended import recommended_parameters
-from komd.kernels.stages import RANK, common, stretched
-from komd.matrix.eigenvectors import VECTORS, leading
-from komd.matrix.item_matrix import DenseMatrix, ItemMatrix
-from komd.matrix.low_rank import UpdatedMatrix, with_prior
-from komd.matrix.low_rank_filter import filter_truncated
-from komd.matrix.ridge_filter import filter_ridge, ridge_fits, ridge_precision
-from komd.memory import budget, readable
+from komd.kernels.stages import Stages
+from komd.matrix.item_matrix import BlockSums
+from komd.matrix.ridge_filter import ridge_fits
+from komd.matrix.storage import known_storage
 
-__all__ = ["CFKOMD", "Solution"]
+if TYPE_CHECKING:
+    from komd._core.solve import Solved
 
-_SOLVED_TOGETHER = 256  # people whose problems a thread solves in one go
+__all__ = ["CFKOMD"]
+
+_SOLVED_TOGETHER = 256  # users whose problems a thread solves at a time
 _ROUNDED = 1e-6  # beside numbers of single precision, what a sum of them may be off by
 _LEAST_RIDGE, _MOST_RIDGE = 1e-6, 1e9  # below, μ is lost in the rounding of K; above, what the filter leaves is
 _MOST_PRIOR = 1e6  # beyond it nothing of K is left beside the prior
 _MOST = 1e300  # of λ_p: the weights are even long before
 _ROUNDING = 1e-15  # times λ_p: gaps below are rounding
-_GATHERED = 4096  # longest history whose K_u is gathered whole: 134 MB of scratch a thread
 
 
-@dataclass(frozen=True)
-class Solution:
-    """The answer to one person's convex problem.
-
-    Attributes
-    ----------
-    items
-        Ids of the items that carry weight variables.
-    alpha
-        Their weights: non-negative, summing to one (on each side, for CF-OMD).
-    positive
-        Which of them are in the history.
-    gap
-        The KKT gap reached: no item with weight has a (half) gradient more than this above the least.
-    """
-
-    items: list[Any]
-    alpha: NDArray[np.float64]
-    positive: NDArray[np.bool_]
-    gap: float
-
-
-class CFKOMD(FromCounts):
+class CFKOMD(KernelBased):
     """Kernel-based collaborative filtering by optimising the margin distribution.
 
     For a history I_u the weights solve
@@ -153,7 +131,7 @@ class CFKOMD(FromCounts):
         at_least("prior", prior, 0, most=_MOST_PRIOR)
         at_least("prior_power", prior_power, 0)
         at_least("negatives_weight", negatives_weight, 0)
-        storage_word(storage)
+        known_storage(storage)
         self.kernel = kernel
         self.regularization = regularization
         self.negatives = negatives
@@ -166,6 +144,8 @@ class CFKOMD(FromCounts):
         self.prior_power = prior_power
         self.negatives_weight = negatives_weight
         self.storage = storage
+
+    needs_own_entries = True
 
     @classmethod
     def recommended(cls, data: Any, *, memory: str | int | None = None) -> Self:
@@ -195,207 +175,69 @@ class CFKOMD(FromCounts):
         fits = ridge_fits(interactions.shape[1], chosen, memory)
         return cls(**recommended_parameters(interactions, fits))
 
-    def _kernel(self) -> Kernel:
-        return kernel_named(self.kernel)
-
-    def _build(
-        self, catalogue: Catalogue, threads: int | None, memory: str | int | None, row_sums: RowSums
-    ) -> tuple[ItemMatrix, NDArray[np.float64]]:
-        K = (
-            self._counted(catalogue, threads, memory)
-            if self.ridge is None
-            else self._filtered(catalogue, threads, memory)
-        )
-        if self.prior:
-            K = with_prior(K, self._common(catalogue), threads=threads)
-        return K, row_sums(K)
-
-    def _filtered(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
-        assert self.ridge is not None
-        chosen = int(np.count_nonzero(catalogue.popularity))
-        precision = self._exact_filter(len(catalogue.order), chosen, memory)
-        if precision is not None:
-            K = self._counted(catalogue, threads, memory, storage="dense")
-            assert isinstance(K, DenseMatrix)
-            filter_ridge(K, float(self.ridge), precision=precision, threads=threads)
-            return K
-        rank = min(int(self.rank or RANK), chosen)
-        vectors, room = int(VECTORS * 4 * rank * len(catalogue.order)), budget(memory)
-        if vectors >= room:
-            raise InputError(
-                f"a filter of rank {rank} needs {readable(vectors)} for {len(catalogue.order):,} items, and the budget "
-                f"is {readable(room)}; raise memory=, or use a smaller rank="
-            )
-        K = self._counted(catalogue, threads, room - vectors)
-        return filter_truncated(
-            K, leading(K, rank, chosen, threads=threads), float(self.ridge), chosen, threads=threads
+    def stages(self) -> Stages:
+        return Stages(
+            kernel_named(self.kernel),
+            float(self.user_damping),
+            float(self.popularity),
+            None if self.ridge is None else float(self.ridge),
+            None if self.rank is None else int(self.rank),
+            float(self.prior),
+            float(self.prior_power),
         )
 
-    def _layouts(self) -> list[set[str]]:
-        out = []
-        for names in super()._layouts():
-            dense = DenseMatrix.names <= names  # which holds filter and prior already
-            if self.prior and not dense:
-                names = names | {"prior"}
-            if self.ridge is None or (dense and self.rank is None):
-                out.append(names)
-            if self.ridge is not None and (self.rank is not None or self.storage != "dense"):
-                out.append(names | {"truncation"} | (set() if dense else {"filter", "filter_scale"}))
-        return out
-
-    def _common(self, catalogue: Catalogue) -> NDArray[np.float32]:
-        return common(catalogue.popularity.astype(np.int64), float(self.prior), float(self.prior_power))
-
-    def _exact_filter(
-        self, items: int, chosen: int, memory: str | int | None
-    ) -> type[np.float32] | type[np.float64] | None:
-        """The precision of the exact filter, or None if it is to be one of low rank."""
-        if self.rank is not None or self.storage not in (None, "dense"):
-            return None
-        try:
-            return ridge_precision(items, chosen, memory)
-        except InputError:
-            if self.storage == "dense":
-                raise
-            return None
-
-    def _counting(self, rows: Histories, items: int) -> tuple[Kernel, dict[str, Any]]:
-        options: dict[str, Any] = {}
-        if self.user_damping:
-            options["user_weights"] = np.maximum(rows.lengths, 1) ** -float(self.user_damping)
-        if self.popularity:
-            options["scale"] = stretched(np.bincount(rows.indices, minlength=items), float(self.popularity))
-        return self._kernel(), options
+    def _build_sums(
+        self, catalogue: Catalogue, threads: int | None, block_sums: BlockSums | None
+    ) -> NDArray[np.float64]:
+        return self.matrix.sums(threads, block_sums)
 
     def similarities_to(self, item: int) -> NDArray[np.float32]:
         row = super().similarities_to(item)
         if not self.prior:
             return row
         # What all items share makes no two of them alike. It was added in single precision: what is left of that is 0.
-        prior = self._common(self.catalogue)
+        prior = self.stages().prior_factor(self.catalogue.popularity.astype(np.int64))
         shared = prior[item] * prior
         alike = row - shared
         return np.where(np.abs(alike) > _ROUNDED * (np.abs(row) + shared), alike, np.float32(0))
 
-    def _weigh(self, histories: Histories) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        weights, offsets, _ = self._solve(histories)
-        return weights, offsets
-
-    def _solve(self, histories: Histories) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Weights and offsets as the scorer takes them, and KKT gaps."""
-        from komd._core.solve import solve_users
-
-        if self._matrix.storage == "streamed":
-            return self._at_hand(histories)._solve(histories)
-        if isinstance(self._matrix, UpdatedMatrix):
-            return self._solve_updated(self._matrix, histories)
-        weights = np.empty(len(histories.indices))
-        offsets = np.empty(len(histories))
-        gaps = np.empty(len(histories))
-        longest = int(histories.lengths.max(initial=0))
-        unsolved = solve_users(
-            *self._matrix.compiled_form(),
-            self._S,
-            self.negatives == "exact",
-            self._theta,
-            float(self.regularization),
-            self._tolerance,
-            histories.indptr,
-            histories.indices,
-            weights,
-            offsets,
-            gaps,
-            np.empty((2, min(longest, _GATHERED) ** 2), np.float32),
-            np.empty((9, longest)),
-            np.empty((2, longest), np.float32),
-            np.empty(longest, np.int32),
-        )
-        self._refuse(unsolved, gaps)
-        return weights, offsets, gaps
-
-    def _solve_updated(
-        self, matrix: UpdatedMatrix, histories: Histories
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        found = [(np.zeros(0), np.zeros(0), np.zeros(0))]
-        for a, b in pool.even_blocks(histories.lengths**2 + 1, _GATHERED**2):
-            some = histories.block(a, b)
-            found.append(self._solve_gathered(some, *matrix.squares(some.indptr, some.indices), 1))
-        weights, offsets, gaps = (np.concatenate(each) for each in zip(*found, strict=True))
-        return weights, offsets, gaps
-
-    @property
-    def _tolerance(self) -> float:
-        # Half gradients are of the size of λ: a gap below its rounding cannot be asked for.
-        return max(float(self.tolerance), _ROUNDING * float(self.regularization))
-
-    @property
-    def _theta(self) -> float:
-        # Negative zero where negatives do not count: −b S is +0 then, and nobody is shown a score of −0.
-        return float(self.negatives_weight) or -0.0
-
-    _needs_squares = True
-
-    def _weigh_gathered(
-        self, people: Histories, blocks: NDArray[np.float32], starts: NDArray[np.int64], threads: int | None
+    def weigh(
+        self, histories: Histories, own: OwnEntries, threads: int | None = 1
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        weights, offsets, _ = self._solve_gathered(people, blocks, starts, threads)
-        return weights, offsets
+        solved = self._solved(histories, own, threads)
+        return solved.weights, solved.offsets
 
-    def _solve_gathered(
-        self, people: Histories, blocks: NDArray[np.float32], starts: NDArray[np.int64], threads: int | None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """As `_solve`, where the matrix between everybody's own items has been gathered."""
-        from komd._core.solve import solve_gathered
+    def _solved(self, histories: Histories, own: OwnEntries, threads: int | None = 1) -> Solved:
+        """Weights and offsets as scoring takes them, and KKT gaps."""
+        from komd._core.solve import MarginProblem, Solved, solve_users, solver_scratch
 
-        weights, offsets, gaps = np.empty(len(people.indices)), np.empty(len(people)), np.empty(len(people))
+        # Half gradients are of the size of λ: a gap below its rounding cannot be asked for.
+        tolerance = max(float(self.tolerance), _ROUNDING * float(self.regularization))
+        # Negative zero where negatives do not count: −b S is +0 then, and nobody is shown a score of −0.
+        theta = float(self.negatives_weight) or -0.0
+        problem = MarginProblem(self.S, self.negatives == "exact", theta, float(self.regularization), tolerance)
+        out = Solved(np.empty(len(histories.indices)), np.empty(len(histories)), np.empty(len(histories)))
 
         def solve(block: tuple[int, int]) -> int:
             a, b = block
-            some = people.block(a, b)
-            longest = int(some.lengths.max(initial=0))
-            return solve_gathered(
-                blocks,
-                starts[a : b + 1],
-                self._S,
-                self.negatives == "exact",
-                self._theta,
-                float(self.regularization),
-                self._tolerance,
-                some.indptr,
-                some.indices,
-                weights[people.indptr[a] : people.indptr[b]],
-                offsets[a:b],
-                gaps[a:b],
-                np.empty((2, longest**2), np.float32),
-                np.empty((9, longest)),
-                np.empty(longest, np.int32),
-            )
+            some, items = histories.block(a, b), slice(histories.indptr[a], histories.indptr[b])
+            mine = own._replace(starts=own.starts[a : b + 1]) if own.blocks.size else own
+            scratch = solver_scratch(own, int(some.lengths.max(initial=0)))
+            part = Solved(out.weights[items], out.offsets[a:b], out.gaps[a:b])
+            return solve_users(mine, problem, some.rows, part, scratch)
 
-        pieces = pool.blocks(len(people), _SOLVED_TOGETHER)
-        self._refuse(sum(pool.run(solve, pieces, threads=threads)), gaps)
-        return weights, offsets, gaps
-
-    def _refuse(self, unsolved: int, gaps: NDArray[np.float64]) -> None:
+        unsolved = sum(pool.run(solve, pool.blocks(len(histories), _SOLVED_TOGETHER), threads=threads))
         if unsolved:
             raise SolverError(
-                f"{unsolved} of {len(gaps)} problems were not solved: the KKT gap is still {gaps.max():.3g}, "
-                f"asked for {self._tolerance:g}; use a larger tolerance or regularization"
+                f"{unsolved} of {len(histories)} problems were not solved: the KKT gap is still {out.gaps.max():.3g}, "
+                f"asked for {tolerance:g}; use a larger tolerance or regularization"
             )
+        return out
 
     def solve(self, user: Any = None, *, history: Any = None) -> Solution:
         """The solved problem of a known user, or of a stranger with this history."""
-        if (user is None) == (history is None):
-            raise InputError("solve takes a user or a history=[...]")
-        if history is None:
-            _, row, _ = self._people([user], None, "error")
-        else:
-            _, row, _ = self._people(None, [history], "error")
-        if not len(row.indices):
-            raise InputError("there is no problem to solve for a person without history")
-        return self._solution(row)
-
-    def _solution(self, row: Histories) -> Solution:
-        weights, offsets, gaps = self._solve(row)
+        row = one_history(self.catalogue, user, history, "solve")
+        weights, offsets, gaps = self._solved(row, self.matrix.own_entries(row.rows))
         shift = offsets[0] if self.negatives == "exact" else 0.0
         items = self.catalogue.item_ids(row.indices).to_pylist()
         return Solution(items, weights - shift, np.ones(len(items), bool), float(gaps[0]))

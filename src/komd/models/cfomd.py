@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from komd.engine.catalogue import Catalogue
 from komd.engine.histories import Histories
 from komd.engine.parameters import at_least
-from komd.engine.recommender import Arrays, Recommender
-from komd.engine.results import Contributions
-from komd.errors import InputError, ModelFileError, SolverError
+from komd.engine.recommender import Recommender
+from komd.engine.requests import one_history
+from komd.engine.results import Contributions, Solution
+from komd.errors import InputError, SolverError
+from komd.kernels.entries import KernelEntries
 from komd.kernels.functions import Kernel, kernel_named
-from komd.matrix.build import kernel_matrix
-from komd.matrix.item_matrix import DenseMatrix, ItemMatrix
-from komd.matrix.storage import plan
+from komd.matrix.from_counts import dense_from_counts
+from komd.matrix.item_matrix import Arrays
+from komd.matrix.saved import layouts, restored
 from komd.memory import budget, readable
-from komd.models.cfkomd import CFKOMD, Solution
 
 __all__ = ["CFOMD"]
 
@@ -71,7 +74,7 @@ class CFOMD(Recommender):
 
     _K: NDArray[np.float32]
 
-    def _learn(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> None:
+    def learn(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> None:
         m = len(catalogue.order)
         needed = 4 * m * m
         if needed > budget(memory):
@@ -79,11 +82,9 @@ class CFOMD(Recommender):
                 f"CFOMD works on all of K, dense: {readable(needed)} for {m:,} items, and the budget is "
                 f"{readable(budget(memory))}; use CFKOMD or ECFOMD, or raise memory="
             )
-        rows = catalogue.histories
-        how = plan(catalogue.popularity.astype(np.int64), rows.lengths, memory=memory, storage="dense")
-        K = kernel_matrix(kernel_named(self.kernel), rows.indptr, rows.indices, m, how, threads=threads)
-        assert isinstance(K, DenseMatrix)
-        self._prepare(K.values)
+        rows = catalogue.histories.rows
+        entries = KernelEntries.of(kernel_named(self.kernel), rows, m)
+        self._prepare(dense_from_counts(entries, rows, threads).values)
 
     def _prepare(self, K: NDArray[np.float32]) -> None:
         """Keep K, and the largest eigenvalue of the centred K: the weights of a side move by vectors that sum to zero.
@@ -185,19 +186,16 @@ class CFOMD(Recommender):
         return {"matrix": self._K}
 
     def _layouts(self) -> list[set[str]]:
-        return [set(DenseMatrix.names)]
+        return layouts("dense")
 
     def _restore(self, arrays: Arrays) -> None:
-        matrix = ItemMatrix.from_arrays(arrays)
-        if not isinstance(matrix, DenseMatrix) or matrix.items != len(arrays["order"]):
-            raise ModelFileError("the saved matrix is not one of these items; save the model again")
-        self._prepare(matrix.values)
+        self._prepare(restored(arrays, len(arrays["order"])).stored().dense)
 
-    def _solution(self, row: Histories) -> Solution:
+    def solve(self, user: Any = None, *, history: Any = None) -> Solution:
+        """The solved problem of a known user, or of a stranger with this history."""
+        row = one_history(self.catalogue, user, history, "solve")
         beta, gaps = self._solve(row)
         positive = np.zeros(len(beta[0]), bool)
         positive[row.indices] = True
         items = self.catalogue.item_ids(np.arange(len(positive), dtype=np.int32)).to_pylist()
         return Solution(items, np.abs(beta[0]), positive, float(gaps[0]))
-
-    solve = CFKOMD.solve

@@ -11,10 +11,10 @@ from komd.engine.item_based import Neighbourhood
 from komd.engine.parameters import at_least
 from komd.errors import InputError, SolverError
 from komd.kernels.asymmetric import CoOccurrence
-from komd.matrix.build import kernel_matrix
-from komd.matrix.item_matrix import DenseMatrix, ItemMatrix
+from komd.kernels.entries import KernelEntries
+from komd.matrix.from_counts import dense_from_counts
+from komd.matrix.item_matrix import ItemMatrix
 from komd.matrix.ridge_filter import inverse_scratch, invert
-from komd.matrix.storage import Plan
 from komd.memory import budget, readable
 
 __all__ = ["EASE"]
@@ -53,7 +53,7 @@ class EASE(Neighbourhood):
         at_least("regularization", regularization, 0, open_end=True)
         self.regularization = regularization
 
-    def _neighbours(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
+    def _build_matrix(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
         m = len(catalogue.order)
         # Inside, items come by falling popularity: those nobody chose are the last, alone in G, and need no inverse.
         chosen = int(np.count_nonzero(catalogue.popularity))
@@ -63,11 +63,9 @@ class EASE(Neighbourhood):
                 f"EASE needs {readable(needed)} for {m:,} items ({readable(4 * m * m)} of it for the result), and the "
                 f"budget is {readable(room)}; raise memory=, or leave out the rarest items"
             )
-        rows = catalogue.histories
-        how = Plan("dense", m, 1.0, 4 * m * m)
-        # Counts are exact in single precision up to 2^24 people.
-        G = kernel_matrix(CoOccurrence(), rows.indptr, rows.indices, m, how, threads=threads)
-        assert isinstance(G, DenseMatrix)
+        rows = catalogue.histories.rows
+        # Counts are exact in single precision up to 2^24 users.
+        G = dense_from_counts(KernelEntries.of(CoOccurrence(), rows, m), rows, threads)
         self._rebuild(G.values, chosen, threads)
         return G
 

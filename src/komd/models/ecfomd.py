@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from komd.kernels.functions import Kernel, Linear
 from komd.models.cfkomd import CFKOMD
 
 __all__ = ["ECFOMD"]
@@ -37,6 +36,3 @@ class ECFOMD(CFKOMD):
             tolerance=tolerance,
             storage=storage,
         )
-
-    def _kernel(self) -> Kernel:
-        return Linear()

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from komd.engine.histories import Histories
-from komd.engine.kernel_based import CountedNeighbourhood, storage_word
+from komd.engine.kernel_based import KernelNeighbourhood
 from komd.kernels.asymmetric import AsymmetricCosine
-from komd.kernels.functions import Kernel
+from komd.kernels.stages import Stages
+from komd.matrix.storage import known_storage
 
 __all__ = ["MSDW"]
 
 
-class MSDW(CountedNeighbourhood):
+class MSDW(KernelNeighbourhood):
     """The method that won the Million Song Dataset challenge: neighbours by asymmetric cosine, nothing to solve.
 
         M(i, j) = ( |U_i ∩ U_j| / (|U_j|^α |U_i|^(1−α)) )^locality        i in the history, j the candidate
         score(u, j) = Σ_{i ∈ I_u} M(i, j)
 
-    The diagonal is 1; it counts only where what a person has already is not left out.
+    The diagonal is 1; it counts only where what a user has already is not left out.
 
     Parameters
     ----------
@@ -43,10 +41,10 @@ class MSDW(CountedNeighbourhood):
 
     def __init__(self, *, alpha: float = 0.5, locality: float = 1.0, storage: str | None = None) -> None:
         AsymmetricCosine(alpha=alpha, locality=locality)  # refuses what it cannot take
-        storage_word(storage)
+        known_storage(storage)
         self.alpha = alpha
         self.locality = locality
         self.storage = storage
 
-    def _counting(self, rows: Histories, items: int) -> tuple[Kernel, dict[str, Any]]:
-        return AsymmetricCosine(alpha=self.alpha, locality=self.locality), {}
+    def stages(self) -> Stages:
+        return Stages(AsymmetricCosine(alpha=self.alpha, locality=self.locality))

@@ -5,16 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from komd._core.groups import OwnEntries
 from komd.engine.catalogue import Catalogue
 from komd.engine.histories import Histories
-from komd.engine.item_based import ItemBased, RowSums
-from komd.matrix.item_matrix import ItemMatrix, SparseMatrix
+from komd.engine.item_based import ItemBased
+from komd.matrix.item_matrix import BlockSums, ItemMatrix
+from komd.matrix.sparse import SparseMatrix
 
 __all__ = ["Popularity"]
 
 
 class Popularity(ItemBased):
-    """Scores every item by how many people chose it. M = 0, S = popularity, b = −1.
+    """Scores every item by how many users chose it. M = 0, S = popularity, b = −1.
 
     Examples
     --------
@@ -27,12 +29,16 @@ class Popularity(ItemBased):
     def __init__(self) -> None:
         pass
 
-    def _build(
-        self, catalogue: Catalogue, threads: int | None, memory: str | int | None, row_sums: RowSums
-    ) -> tuple[ItemMatrix, NDArray[np.float64]]:
-        m = len(catalogue.order)
-        nothing = SparseMatrix(np.zeros(m + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
-        return nothing, catalogue.popularity
+    def _build_matrix(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
+        items = len(catalogue.order)
+        return SparseMatrix(np.zeros(items + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
 
-    def _weigh(self, histories: Histories) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _build_sums(
+        self, catalogue: Catalogue, threads: int | None, block_sums: BlockSums | None
+    ) -> NDArray[np.float64]:
+        return catalogue.popularity
+
+    def weigh(
+        self, histories: Histories, own: OwnEntries, threads: int | None = 1
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return np.zeros(len(histories.indices)), np.full(len(histories), -1.0)

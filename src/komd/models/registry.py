@@ -81,7 +81,7 @@ def load_exactly(path: Path, manifest: str, marks: Path | None = None) -> Recomm
 
 def _restored(path: str | Path, text: str, arrays: store.Arrays, ids: dict[str, Any]) -> Recommender:
     try:
-        return model_from_text(text)._loaded(arrays, ids)
+        return model_from_text(text).loaded(arrays, ids)
     except (KomdError, KeyError) as error:
         if isinstance(error, ModelFileError):
             raise

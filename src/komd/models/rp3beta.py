@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-from komd.engine.histories import Histories
-from komd.engine.kernel_based import CountedNeighbourhood, storage_word
-from komd.engine.parameters import at_least
+from komd.checks import at_least
+from komd.engine.kernel_based import KernelNeighbourhood
 from komd.kernels.asymmetric import CoOccurrence
-from komd.kernels.functions import Kernel
+from komd.kernels.stages import Stages
+from komd.matrix.storage import known_storage
 
 __all__ = ["RP3Beta"]
 
 
-class RP3Beta(CountedNeighbourhood):
+class RP3Beta(KernelNeighbourhood):
     """A random walk person → item → person → item, re-ranked (Paudel, Christoffel, Newell & Bernstein, 2017).
 
     From an item the walk goes to one of its d_i people, from a person v to one of their a_v items, all equally likely:
@@ -52,12 +48,10 @@ class RP3Beta(CountedNeighbourhood):
     def __init__(self, *, alpha: float = 0.6, beta: float = 0.6, storage: str | None = None) -> None:
         at_least("alpha", alpha, 0)
         at_least("beta", beta, 0)
-        storage_word(storage)
+        known_storage(storage)
         self.alpha = alpha
         self.beta = beta
         self.storage = storage
 
-    def _counting(self, rows: Histories, items: int) -> tuple[Kernel, dict[str, Any]]:
-        weights = np.maximum(rows.lengths, 1) ** -float(self.alpha)  # people without items walk nowhere
-        popularity = np.bincount(rows.indices, minlength=items).astype(np.float64)
-        return CoOccurrence(history=self.alpha, candidate=self.beta), {"user_weights": weights, "degrees": popularity}
+    def stages(self) -> Stages:
+        return Stages(CoOccurrence(history=self.alpha, candidate=self.beta), user_damping=float(self.alpha))

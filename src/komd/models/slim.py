@@ -11,9 +11,10 @@ from komd.engine.item_based import Neighbourhood
 from komd.engine.parameters import at_least, whole
 from komd.errors import InputError, SolverError
 from komd.kernels.asymmetric import CoOccurrence
-from komd.matrix.build import kernel_matrix
-from komd.matrix.item_matrix import DenseMatrix, ItemMatrix, SparseMatrix
-from komd.matrix.storage import Plan
+from komd.kernels.entries import KernelEntries
+from komd.matrix.from_counts import dense_from_counts
+from komd.matrix.item_matrix import ItemMatrix
+from komd.matrix.sparse import SparseMatrix
 from komd.memory import budget, readable
 
 __all__ = ["SLIM"]
@@ -68,7 +69,7 @@ class SLIM(Neighbourhood):
         self.tolerance = tolerance
         self.max_iterations = max_iterations
 
-    def _neighbours(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
+    def _build_matrix(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
         from komd._core.slim_descent import ItemRegression, regress_items, regression_scratch
 
         m = len(catalogue.order)
@@ -80,13 +81,10 @@ class SLIM(Neighbourhood):
                 f"and the budget is {readable(budget(memory))}; use fewer threads, raise memory=, or leave out the "
                 "rarest items"
             )
-        histories, how = catalogue.histories, Plan("dense", m, 1.0, 4 * m * m)
-        # Counts are exact in single precision up to 2^24 people.
-        counts = kernel_matrix(CoOccurrence(), histories.indptr, histories.indices, m, how, threads=threads)
-        assert isinstance(counts, DenseMatrix)
-        problem = ItemRegression(
-            counts.values, float(self.l1), float(self.l2), float(self.tolerance), int(self.max_iterations)
-        )
+        users = catalogue.histories.rows
+        # Counts are exact in single precision up to 2^24 users.
+        G = dense_from_counts(KernelEntries.of(CoOccurrence(), users, m), users, threads).values
+        problem = ItemRegression(G, float(self.l1), float(self.l2), float(self.tolerance), int(self.max_iterations))
 
         def solve(
             block: tuple[int, int],

@@ -10,8 +10,8 @@ from komd.engine.catalogue import Catalogue
 from komd.engine.factor_based import FactorModel, fit_rival, rival
 from komd.engine.histories import Histories
 from komd.engine.parameters import at_least, whole
-from komd.engine.recommender import Arrays
 from komd.engine.results import Contributions
+from komd.matrix.item_matrix import Arrays
 
 __all__ = ["WRMF"]
 
@@ -76,7 +76,7 @@ class WRMF(FactorModel):
         self.alpha = alpha
         self.rng = rng
 
-    def _learn(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> None:
+    def learn(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> None:
         als = rival("implicit.cpu.als", "AlternatingLeastSquares", "WRMF")
         learned = fit_rival(
             lambda: als(
@@ -108,7 +108,7 @@ class WRMF(FactorModel):
             systems[u] += float(self.alpha) * (Y_u.T @ Y_u)
         return systems
 
-    def _people_factors(self, histories: Histories) -> NDArray[np.float64]:
+    def _user_factors(self, histories: Histories) -> NDArray[np.float64]:
         wishes: NDArray[np.float64] = np.zeros((len(histories), self._Y.shape[1]))
         filled = np.flatnonzero(histories.lengths)
         if len(filled):

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from pyspark import SparkContext
 
 from komd.engine.catalogue import Catalogue
-from komd.engine.kernel_based import FromCounts
-from komd.matrix.item_matrix import ItemMatrix
+from komd.engine.kernel_based import KernelBased
 from komd.spark.model_folder import Folder, ship
 
 __all__ = ["learn"]
@@ -24,7 +23,7 @@ _BLOCKS = 8  # blocks of rows a task sums, about
 
 def learn(
     context: SparkContext,
-    model: FromCounts,
+    model: KernelBased,
     catalogue: Catalogue,
     path: Path,
     *,
@@ -38,21 +37,17 @@ def learn(
     never holds a model without its sums.
     """
 
-    def row_sums(matrix: ItemMatrix) -> NDArray[np.float64]:
-        def by_tasks(blocks: list[tuple[int, int]]) -> Iterator[NDArray[np.float64]]:
-            model._matrix, model._S, model._catalogue = matrix, np.zeros(matrix.items), catalogue
-            aside = path.with_name(f".{path.name}.{os.getpid()}")
-            try:
-                model.save(aside)
-                yield from _sums(context, ship(context, aside, shared=shared), blocks)
-            finally:
-                shutil.rmtree(aside, ignore_errors=True)
+    def by_tasks(blocks: list[tuple[int, int]]) -> Iterator[NDArray[np.float64]]:
+        matrix = model.matrix
+        aside = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            model.clone().learned(catalogue, matrix, np.zeros(matrix.items)).save(aside)
+            yield from _sums(context, ship(context, aside, shared=shared), blocks)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
 
-        return matrix.sums(block_sums=by_tasks)
-
-    model._learn(catalogue, None, memory, row_sums)
-    model._catalogue = catalogue
-    model.save(path)
+    model.learn(catalogue, None, memory, by_tasks)
+    model.learned(catalogue, model.matrix, model.S).save(path)
     return ship(context, path, shared=shared)
 
 

@@ -12,7 +12,7 @@ from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
 from pyspark.sql import DataFrame
 
-from komd.engine.kernel_based import FromCounts
+from komd.engine.kernel_based import KernelBased
 from komd.engine.recommender import Recommender
 from komd.errors import InputError
 from komd.models.registry import model_from_text
@@ -86,7 +86,7 @@ class KomdRecommender(Columns, Estimator[Any], DefaultParamsReadable, DefaultPar
         check_executors(context)
         catalogue = catalogue_of(dataset, self._user, self._item)
         model = model_from_text(self.getOrDefault(self.model))
-        assert isinstance(model, FromCounts)
+        assert isinstance(model, KernelBased)
         memory = self.getOrDefault(self.memory) if self.isDefined(self.memory) else None
         with tempfile.TemporaryDirectory(prefix="komd-fit-") as aside:
             shared = self.isDefined(self.sharedFolder)
@@ -101,7 +101,7 @@ class KomdRecommender(Columns, Estimator[Any], DefaultParamsReadable, DefaultPar
 def _text(model: object) -> str:
     """The text of a model that runs on Spark."""
     known = model_from_text(model) if isinstance(model, str) else model
-    if not isinstance(known, FromCounts):
+    if not isinstance(known, KernelBased):
         name = type(known).__name__ if isinstance(known, Recommender) else repr(model)
         raise InputError(f"on Spark run CFKOMD, ECFOMD, MSDW and RP3Beta, not {name}")
     return known.text

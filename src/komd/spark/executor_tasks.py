@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +18,7 @@ from komd.data.ids import Ids
 from komd.engine.histories import Histories
 from komd.engine.ranking import RankedBlock, RankingRequest
 from komd.engine.recommender import Recommender
+from komd.engine.results import lists_table
 from komd.memory import budget
 from komd.models.registry import load_exactly
 from komd.spark.model_folder import Folder
@@ -130,7 +130,7 @@ def packed(items: pa.Array, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
 
 def block_sums(folder: Folder, blocks: Iterator[tuple[int, int]]) -> Iterator[bytes]:
     """The sums of the rows of a streamed matrix (of its base, where it has a low-rank part), for blocks of rows."""
-    matrix: Any = opened(folder)._matrix  # type: ignore[attr-defined]
+    matrix = opened(folder).matrix  # type: ignore[attr-defined]
     for block in blocks:
         yield matrix.sums_of(block).tobytes()
 
@@ -154,7 +154,7 @@ def _lists(model: Recommender, asked: Asked, people: pa.Array, rows: Histories) 
 
 
 def _batches(model: Recommender, asked: Asked, people: pa.Array, parts: list[RankedBlock]) -> Iterator[pa.RecordBatch]:
-    table = model.lists_table(people, parts)
+    table = lists_table(model.catalogue, people, parts)
     if not asked.nested:
         yield from table.cast(asked.schema).to_batches(max_chunksize=1 << 16)
         return

@@ -16,7 +16,8 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
 from komd.checks import one_of, whole
-from komd.engine.kernel_based import FromCounts
+from komd.engine.kernel_based import KernelBased
+from komd.engine.requests import candidate_items
 from komd.errors import InputError
 from komd.models.registry import load_exactly
 from komd.spark.column_params import Columns, chosen
@@ -40,7 +41,7 @@ class KomdRecommenderModel(Columns, Model):
 
     def __init__(
         self,
-        model: FromCounts,
+        model: KernelBased,
         folder: Folder,
         *,
         memory: str | int | None = None,
@@ -68,7 +69,7 @@ class KomdRecommenderModel(Columns, Model):
             raise InputError("there is no Spark session yet: SparkSession.builder.master(...).getOrCreate() first")
         folder = ship(context_of(spark), Path(path), shared=shared)
         model = load_exactly(folder.on_driver(), folder.manifest)
-        if not isinstance(model, FromCounts):
+        if not isinstance(model, KernelBased):
             raise InputError(f"on Spark run CFKOMD, ECFOMD, MSDW and RP3Beta; {path} holds {type(model).__name__}")
         fitted = cls(model, folder, memory=memory)
         return fitted._set(userCol=userCol, itemCol=itemCol)
@@ -186,7 +187,7 @@ class KomdRecommenderModel(Columns, Model):
         check_executors(context, self._folder)
         candidates = None
         if items is not None or exclude is not None:
-            candidates = self.komd.candidate_items(items, exclude, "error")[0]
+            candidates = candidate_items(self.komd.catalogue, items, exclude, "error")[0]
         schema = self._schema(format == "nested", user or self._types[0])
         asked = Asked(
             self._folder, n, exclude_seen, candidates, format == "nested", self._memory, to_arrow_schema(schema), low
@@ -199,8 +200,7 @@ class KomdRecommenderModel(Columns, Model):
             return function(asked, batches)
 
         # Where K is streamed every task reads all of it: as few tasks as there are cores.
-        streamed = self.komd.held.storage == "streamed"
-        tasks = context.defaultParallelism * (1 if streamed else _TASKS)
+        tasks = context.defaultParallelism * (1 if self.komd.matrix.recomputed else _TASKS)
         return people.repartition(max(1, tasks)).mapInArrow(work, schema)
 
     def _schema(self, nested: bool, user: T.DataType) -> T.StructType:

@@ -12,7 +12,7 @@ from komd.data.interactions import Interactions
 from komd.engine.recommender import Recommender
 from komd.errors import InputError, nearest
 from komd.kernels import Polynomial
-from komd.kernels.stages import RANK
+from komd.matrix.build import DEFAULT_RANK
 from komd.matrix.eigenvectors import PRODUCTS, VECTORS
 from komd.matrix.expected_density import saturating_density
 from komd.matrix.ridge_filter import ridge_fits
@@ -22,7 +22,7 @@ __all__ = ["INACTIVE", "SPACES", "SearchParameter", "affordable", "free_paramete
 
 _OPERATIONS = 2e10  # of an exact filter, a second, at least
 _SPARSE_OPERATIONS = 2e9  # of products of a sparse K with vectors, a second
-_RANKS = (64, RANK)  # of filters, if exact ones do not fit
+_RANKS = (64, DEFAULT_RANK)  # of filters, if exact ones do not fit
 _LONGEST = 0.1  # of the time budget, for one filter: if it takes longer there is no time to search
 
 

@@ -18,7 +18,7 @@ from komd.evaluation.compare import seconds as in_seconds
 from komd.evaluation.metrics import parse_metrics
 from komd.memory import budget as memory_budget
 from komd.models.registry import model_from_text
-from komd.tuning.inner_fold import Workshop
+from komd.tuning.inner_fold import InnerFold
 from komd.tuning.optuna_search import OptunaSearch, Proposal
 from komd.tuning.search_space import affordable, free_parameters
 from komd.tuning.trial_log import TrialLog
@@ -135,7 +135,7 @@ def tune(
     return result
 
 
-def _evaluated(proposal: Proposal, inner: list[Workshop], search: OptunaSearch) -> Trial:
+def _evaluated(proposal: Proposal, inner: list[InnerFold], search: OptunaSearch) -> Trial:
     """A setting on all rounds, or on fewer if it is pruned."""
     begun = time.monotonic()
     values: list[float] = []
@@ -163,7 +163,7 @@ def inner_folds(
     reuse: bool,
     threads: int | None,
     memory: str | int | None,
-) -> list[Workshop]:
+) -> list[InnerFold]:
     """The inner folds of a search, as many as there are rounds; each caches matrices unless `reuse` is False."""
     room = int(_CACHE * memory_budget(memory) / rounds)
     made = []
@@ -177,7 +177,7 @@ def inner_folds(
             raise InputError(
                 f"no test users in inner fold {number + 1} of {folds}: {data!r} is too small; use fewer folds"
             )
-        made.append(Workshop(train, test, metric, room=room, reuse=reuse, threads=threads, memory=memory))
+        made.append(InnerFold(train, test, metric, room=room, reuse=reuse, threads=threads, memory=memory))
     return made
 
 

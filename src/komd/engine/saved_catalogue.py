@@ -1,0 +1,67 @@
+"""A model's catalogue in the arrays of a saved model, and the checks that the arrays fit together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from komd.data.ids import Ids
+from komd.engine.catalogue import Catalogue
+from komd.engine.histories import Histories
+from komd.errors import ModelFileError
+from komd.matrix.item_matrix import Arrays
+from komd.matrix.saved import well_formed
+
+__all__ = ["catalogue_arrays", "restored_catalogue"]
+
+
+def catalogue_arrays(catalogue: Catalogue) -> tuple[Arrays, dict[str, pa.Array]]:
+    """The arrays and ids to save."""
+    histories = catalogue.histories
+    arrays: Arrays = {
+        "order": catalogue.order,
+        "history_indptr": histories.indptr,
+        "history_indices": histories.indices,
+    }
+    if histories.seen is not None:
+        arrays |= {"seen_indptr": histories.seen.indptr, "seen_indices": histories.seen.indices}
+    return arrays, {"users": catalogue.users.values, "items": catalogue.items.values}
+
+
+def restored_catalogue(model: str, layouts: list[set[str]], arrays: Arrays, ids: dict[str, pa.Array]) -> Catalogue:
+    """The catalogue that was saved. `layouts` are the sets of names that the model's own arrays may have."""
+    _same_names(model, layouts, arrays, ids)
+    _matching(arrays, ids)
+    found: Any = arrays
+    seen = Histories(found["seen_indptr"], found["seen_indices"]) if "seen_indptr" in arrays else None
+    histories = Histories(found["history_indptr"], found["history_indices"], seen=seen)
+    users, items = Ids(ids["users"], noun="user"), Ids(ids["items"], noun="item")
+    return Catalogue(users, items, found["order"], histories.known())
+
+
+def _same_names(model: str, layouts: list[set[str]], arrays: Arrays, ids: dict[str, pa.Array]) -> None:
+    """Refuse a folder with an array too few or too many: the model would load, and answer as another one."""
+    known, seen = {"order", "history_indptr", "history_indices"}, {"seen_indptr", "seen_indices"}
+    if seen <= arrays.keys():  # only where the data were read so
+        known |= seen
+    learned = arrays.keys() - known
+    if not known <= arrays.keys() or set(ids) != {"users", "items"} or learned not in layouts:
+        found = ", ".join(sorted([*arrays, *ids]))
+        raise ModelFileError(f"the saved arrays are not those of {model}: {found}; save the model again")
+
+
+def _matching(arrays: Arrays, ids: dict[str, pa.Array]) -> None:
+    """Refuse arrays that do not belong together: compiled code trusts its indices."""
+    n, m = len(ids["users"]), len(ids["items"])
+    order = arrays["order"]
+    rows = [name for name in ("history", "seen") if f"{name}_indptr" in arrays]
+    fits = (
+        order.shape == (m,)
+        and order.dtype == np.int32
+        and (order.size == 0 or bool(order.min() >= 0 and (np.bincount(order, minlength=m) == 1).all()))
+        and all(well_formed(arrays[f"{name}_indptr"], arrays[f"{name}_indices"], n, m) for name in rows)
+    )
+    if not fits:
+        raise ModelFileError("the saved arrays do not belong together; save the model again")
