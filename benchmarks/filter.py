@@ -46,7 +46,7 @@ def eigenvectors(data: komd.Interactions) -> dict[str, Any]:
     from scipy.sparse import csr_array
     from scipy.sparse.linalg import LinearOperator, eigsh
 
-    K: Any = komd.CFKOMD(**SETTING, storage="sparse").fit(data)._matrix
+    K: Any = komd.CFKOMD(**SETTING, storage="sparse").fit(data).matrix
     chosen = int(np.count_nonzero(data.popularity))
     leading(K, 4, chosen)  # compiles
     start = time.perf_counter()

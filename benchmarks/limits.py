@@ -108,16 +108,18 @@ def counting(indptr: Any, indices: Any, items: int, counts: float = 2e8) -> dict
     from komd._core import gather as gathered
     from komd._core import strip_counting as strips
     from komd._core.cooccurrence import count_pairs
-    from komd.kernels.entries import Recipe
+    from komd._core.groups import Rows
+    from komd.kernels.entries import KernelEntries
     from komd.kernels.functions import Linear
     from komd.matrix.streamed import StreamedMatrix
 
-    matrix = StreamedMatrix(Recipe.of(Linear(), indptr, indices, items), indptr, indices)
+    users = Rows(indptr, indices)
+    matrix = StreamedMatrix(KernelEntries.of(Linear(), users, items), users)
     shuffled = np.random.default_rng(0).permutation(items)
     enough = int(np.searchsorted(np.cumsum(matrix.work[shuffled]), counts)) + 1
     sample = np.sort(shuffled[:enough]).astype(np.int32)
     done = float(matrix.work[sample].sum())
-    by_item, (left, right) = matrix.by_item, matrix.recipe.factors
+    left, right = matrix.of.factors
     seconds: dict[str, float] = {}
     spent, count_strip, gather_rows = [0.0], strips.count_strip, gathered.gather_rows
 
@@ -129,7 +131,7 @@ def counting(indptr: Any, indices: Any, items: int, counts: float = 2e8) -> dict
 
     def in_strips() -> None:  # only the compiled part: the preparation is for all rows, not for the sample
         spent[0] = 0.0
-        for _ in matrix.strips(sample, threads=1):
+        for _ in matrix.row_strips(sample, threads=1):
             pass
         seconds["count_strip"] = min(spent[0], seconds.get("count_strip", np.inf))
 
@@ -137,13 +139,13 @@ def counting(indptr: Any, indices: Any, items: int, counts: float = 2e8) -> dict
         counter, ends = np.zeros(items, np.int32), np.zeros(2, np.int64)
         columns, found = np.empty(items + 1, np.int32), np.empty(items + 1, np.int32)
         for i in sample.tolist():
-            count_pairs(*by_item, indptr, indices, i, i + 1, counter, ends, columns, found, None)
+            count_pairs(matrix.pairs, i, i + 1, counter, ends, columns, found, None)
 
     def gather() -> None:
-        nobody, empty = np.zeros(items + 1, np.int64), np.zeros(0, np.int32)
-        counter, touched = np.zeros(items, np.int32), np.empty(items + 1, np.int32)
-        nothing = (np.zeros(1, np.int64), empty, counter, touched, np.zeros(0, np.int32), np.zeros(0))
-        gather_rows(*by_item, indptr, indices, sample, left, right, nobody, empty, *nothing, None)
+        empty = np.zeros(0, np.int32)
+        nobody, nothing = Rows(np.zeros(items + 1, np.int64), empty), Rows(np.zeros(1, np.int64), empty)
+        scratch = gathered.gather_scratch(items, np.int32)
+        gather_rows(matrix.pairs, sample, left, right, nobody, nothing, scratch, empty.copy(), np.zeros(0), None)
 
     X = scipy.sparse.csr_matrix((np.ones(len(indices), np.int32), indices, indptr), shape=(len(indptr) - 1, items))
     XT = X[:, sample].T.tocsr()

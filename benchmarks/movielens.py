@@ -11,8 +11,10 @@ from threadpoolctl import threadpool_limits
 
 import komd
 from benchmarks.measure import movielens, side_by_side
+from komd._core.groups import WeightedUsers
+from komd.kernels.entries import KernelEntries
 from komd.kernels.functions import Linear
-from komd.matrix.build import kernel_matrix
+from komd.matrix.from_counts import matrix_from_counts
 from komd.matrix.storage import plan
 
 
@@ -66,23 +68,23 @@ def limits(model: Any) -> dict[str, float]:
 
     rows = model.catalogue.histories
     blocks = [rows.block(a, min(a + 64, len(rows))) for a in range(0, len(rows), 64)]
-    weights = [model._weigh(block) for block in blocks]
+    users = [WeightedUsers(*block.rows, *model.weigh(block, model.matrix.own_entries(block.rows))) for block in blocks]
     scores = np.empty((64, len(model.catalogue.order)))
 
     def score() -> None:
-        for block, (w, b) in zip(blocks, weights, strict=True):
-            score_dense(model._matrix.values, model._S, block.indptr, block.indices, w, b, scores[: len(block)])
+        for block in users:
+            score_dense(model.matrix.values, model.S, block, scores[: len(block.offsets)])
 
     def stream() -> None:  # reads all of K once per block of users, in order
         for _ in blocks:
-            model._matrix.values.sum()
+            model.matrix.values.sum()
 
     seconds = side_by_side({"score": score, "stream": stream}, rounds=2)
     work = float(rows.lengths.sum()) * len(model.catalogue.order)
     return {
         "multiply_adds": work,
         "per_second_and_core": work / seconds["score"],
-        "stream_gb_per_second": model._matrix.values.nbytes * len(blocks) / seconds["stream"] / 1e9,
+        "stream_gb_per_second": model.matrix.values.nbytes * len(blocks) / seconds["stream"] / 1e9,
         "score_gb_per_second": 4 * work / seconds["score"] / 1e9,
     }
 
@@ -96,7 +98,7 @@ def solver(data: komd.Interactions, ranked_users: int = 200) -> dict[str, Any]:
     from cvxopt import matrix as dense
     from cvxopt import solvers
 
-    from komd._core.simplex import solve_shrinking
+    from komd._core.simplex import simplex_scratch, solve_shrinking
 
     solvers.options["show_progress"] = False
     model = komd.ECFOMD().fit(data)
@@ -105,15 +107,15 @@ def solver(data: komd.Interactions, ranked_users: int = 200) -> dict[str, Any]:
     chosen = np.sort(np.random.default_rng(0).choice(len(rows), ranked_users, replace=False)).astype(np.int32)
     some = rows.take(chosen)
     longest = int(some.lengths.max())
-    scratch = np.empty(longest, np.int32), np.empty(longest * longest, np.float32), np.empty((7, longest))
+    scratch = simplex_scratch(longest, longest)
     seconds: dict[str, list[float]] = {"komd": [], "komd, K_u gathered too": [], "cvxopt": []}
     worse = -np.inf
     for u in range(ranked_users):
         row = some.block(u, u + 1)
         h = row.indices
-        K = np.ascontiguousarray(model._matrix.values[np.ix_(h, h)])
+        K = np.ascontiguousarray(model.matrix.values[np.ix_(h, h)])
         m, wide = len(h), K.astype(np.float64)
-        q = (model._S[h] - wide.sum(axis=1)) / (len(model.catalogue.order) - m)
+        q = (model.S[h] - wide.sum(axis=1)) / (len(model.catalogue.order) - m)
         start = (wide.sum(axis=1) + lam) / m - q
         sides = (-2 * q, -np.eye(m), np.zeros(m), np.ones((1, m)), np.ones(1))
         general = (dense(2 * (wide + lam * np.eye(m))), *(dense(side) for side in sides))
@@ -121,10 +123,10 @@ def solver(data: komd.Interactions, ranked_users: int = 200) -> dict[str, Any]:
 
         def ours(K: Any = K, q: Any = q, start: Any = start, answers: Any = answers) -> None:
             answers["komd"] = np.full(len(q), 1.0 / len(q))
-            solve_shrinking(K, q, start.copy(), lam, answers["komd"], tol, *scratch)
+            solve_shrinking(K, q, start.copy(), lam, answers["komd"], tol, scratch)
 
         def whole(row: Any = row) -> None:
-            model._weigh(row)
+            model.weigh(row, model.matrix.own_entries(row.rows))
 
         def theirs(general: Any = general, answers: Any = answers) -> None:
             answers["cvxopt"] = np.maximum(np.array(solvers.qp(*general)["x"]).ravel(), 0)
@@ -153,14 +155,16 @@ def gram(data: komd.Interactions, matrix: Any) -> dict[str, Any]:
     import scipy.sparse
 
     classic = scipy.sparse.csr_matrix(matrix)
-    rows = komd.Popularity().fit(data).catalogue.histories
-    how = plan(np.sort(data.popularity)[::-1], data.activity)
+    rows = komd.Popularity().fit(data).catalogue.histories.rows
+    storage = plan(np.sort(data.popularity)[::-1], data.activity).storage
+
+    def entries() -> KernelEntries:
+        return KernelEntries.of(Linear(), rows, data.shape[1])
+
     best = side_by_side(
         {
-            "komd": lambda: kernel_matrix(Linear(), rows.indptr, rows.indices, data.shape[1], how, threads=2),
-            "komd, one thread": lambda: kernel_matrix(
-                Linear(), rows.indptr, rows.indices, data.shape[1], how, threads=1
-            ),
+            "komd": lambda: matrix_from_counts(entries(), rows, storage, threads=2),
+            "komd, one thread": lambda: matrix_from_counts(entries(), rows, storage, threads=1),
             "scipy": lambda: classic.T @ classic,
         }
     )

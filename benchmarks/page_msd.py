@@ -171,8 +171,8 @@ def _limits(results: dict[str, Any]) -> str:
         "gather_rows": work["gathered visits"] / probes["random reads, 2 cores"]
         + work["gathered counts"] / near / THREADS,
         "count_strip": (work["visits"] + work["counts"]) / near / THREADS,
-        "use_strip": max(work["bytes scored"] / memory, steps / THREADS) + work["scores"] / compare / THREADS,
-        "solve_gathered": 4 * work["gathered entries"] / memory,
+        "rank_strip": max(work["bytes scored"] / memory, steps / THREADS) + work["scores"] / compare / THREADS,
+        "solve_users": 4 * work["gathered entries"] / memory,
     }
     told = {
         "gather_rows": (
@@ -181,14 +181,14 @@ def _limits(results: dict[str, Any]) -> str:
             "counts",
             "one random read of memory per user visited, one step in the cache per count",
         ),
-        "solve_gathered": ("solve", work["gathered entries"], "entries of K₊", "every user's K₊ read once"),
+        "solve_users": ("solve", work["gathered entries"], "entries of K₊", "every user's K₊ read once"),
         "count_strip": (
             "count strips",
             work["counts"],
             "counts",
             "one step in the cache per user visited and per count",
         ),
-        "use_strip": (
+        "rank_strip": (
             "scores and lists",
             adds,
             "multiply-adds",

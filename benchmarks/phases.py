@@ -16,14 +16,14 @@ __all__ = ["PHASES", "Clock"]
 # name: (module, class or None, function). Whole phases are called by one thread, the compiled parts by all of them.
 PHASES = {
     "gather": ("komd.matrix.streamed", "StreamedMatrix", "gather"),
-    "solve": ("komd.models.cfkomd", "CFKOMD", "_weigh_gathered"),
-    "count": ("komd.matrix.strip_builder", "Workplace", "fill"),
+    "solve": ("komd.models.cfkomd", "CFKOMD", "weigh"),
+    "count": ("komd.matrix.strip_builder", "StripBuilder", "fill"),
     "use": ("komd.engine.streamed_ranking", "_Group", "_use"),
     "gather_rows": ("komd._core.gather", None, "gather_rows"),
-    "solve_gathered": ("komd._core.solve", None, "solve_gathered"),
+    "solve_users": ("komd._core.solve", None, "solve_users"),
     "cut_strip": ("komd._core.strip_counting", None, "cut_strip"),
     "count_strip": ("komd._core.strip_counting", None, "count_strip"),
-    "use_strip": ("komd._core.rank_strip", None, "use_strip"),
+    "rank_strip": ("komd._core.rank_strip", None, "rank_strip"),
 }
 
 
@@ -40,7 +40,7 @@ class Clock:
             home: Any = import_module(module)
             home = getattr(home, owner) if owner else home
             setattr(home, function, self._timed(name, getattr(home, function)))
-        import_module("komd.engine.kernel_based")._AT_HAND = 0.0  # stream at any size, as at full size
+        import_module("komd.engine.item_based")._ROWS_SHARE = 0.0  # stream at any size, as at full size
         self._watch_groups()
 
     def lap(self) -> dict[str, Any]:
@@ -70,27 +70,29 @@ class Clock:
         ranked = streaming._Group.ranked
 
         def watched(group: Any, room: int, advance: Any) -> Any:
-            self._having = np.bincount(group._people.indices, minlength=group._matrix.items)
+            rows, matrix = group.histories, group.model.matrix
+            self._having = np.bincount(rows.indices, minlength=matrix.items)
             self._work["groups"] += 1
-            self._work["scores"] += float(len(group._people)) * group._matrix.items
-            self._work["counts"] += float(group._matrix.work[self._having > 0].sum())
+            self._work["scores"] += float(len(rows)) * matrix.items
+            self._work["counts"] += float(matrix.work[self._having > 0].sum())
             out = ranked(group, room, advance)
             self._having = np.zeros(0, np.int64)
             return out
 
         streaming._Group.ranked = watched  # type: ignore[method-assign]
 
-    def _after_gather(self, matrix: Any, indptr: Any, indices: Any, wanted_indptr: Any, *_: Any) -> None:
-        rows = np.unique(indices)
-        self._work["gathered visits"] += float(np.diff(matrix.by_item[0])[rows].sum())
+    def _after_gather(self, matrix: Any, users: Any, targets: Any) -> None:
+        rows, lengths = np.unique(users.indices), np.diff(users.indptr)
+        wanted = lengths if targets is None else lengths + np.diff(targets.indptr)
+        self._work["gathered visits"] += float(np.diff(matrix.by_item.indptr)[rows].sum())
         self._work["gathered counts"] += float(matrix.work[rows].sum())
-        self._work["gathered entries"] += float((np.diff(indptr) * np.diff(wanted_indptr)).sum())
+        self._work["gathered entries"] += float((lengths * wanted).sum())
 
     def _after_count(self, place: Any, first: int, last: int, *_: Any) -> None:
         """Entries of the strip, and the work of scoring it: every user who has the item uses its row."""
-        lengths, rows = place._places[:, 2], place._rows
+        lengths, rows = place.places[:, 2], place._rows
         self._work["strips"] += 1
-        self._work["visits"] += float(np.diff(place._by_item[0])[rows].sum())
+        self._work["visits"] += float(np.diff(place._by_item.indptr)[rows].sum())
         self._work["entries"] += float(lengths.sum())
         self._largest = max(self._largest, int(lengths.sum()))
         if len(self._having):

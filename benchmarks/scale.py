@@ -110,7 +110,7 @@ def measure(file: str) -> dict[str, Any]:
         if seconds < best:
             best, phases, busy = seconds, lap, cpu
         start = time.perf_counter()
-        for _ in model._matrix.strips(model._matrix._all, threads=THREADS):
+        for _ in model.matrix.row_strips(np.arange(len(data.items), dtype=np.int32), threads=THREADS):
             pass
         counting = min(counting, time.perf_counter() - start)
         clock.lap()

@@ -131,7 +131,7 @@ def _replicated(msd: dict[str, Any]) -> str:
     counts = work["counts"] / shape[0] * more**2 * users
     counting = counts / (work["counts"] / seconds["count_strip"]) / 3600
     touched = work["multiply-adds"] / ranked * more**2
-    scoring = touched * users / (work["multiply-adds"] / seconds["use_strip"]) / 3600
+    scoring = touched * users / (work["multiply-adds"] / seconds["rank_strip"]) / 3600
     words = f"""Every node maps {8 * (pairs + users + items) / 1e9:.0f} GB, which fits nodes of 128 GB. Extrapolated
     from the figures above, activity growing from {active:.0f} to {pairs / users:.0f} items a user with tails alike:
     {counts:.1g} counts, {counting:,.0f} core hours for each task that counts K, and {touched:.1g} multiply-adds per

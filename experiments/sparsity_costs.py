@@ -15,11 +15,11 @@ from benchmarks.markdown import markdown
 from experiments.places import keep
 from experiments.sparsity_table import DATA, interactions, title
 from komd.engine.catalogue import Catalogue
+from komd.kernels.entries import KernelEntries
 from komd.kernels.functions import Tanimoto
-from komd.matrix.build import kernel_matrix
 from komd.matrix.cost import costs, machine_speed
 from komd.matrix.density import exact_density, work_of
-from komd.matrix.storage import Plan
+from komd.matrix.from_counts import matrix_from_counts
 from komd.matrix.streamed import StreamedMatrix
 
 DENSE = 20_000  # items up to which the dense form is built
@@ -43,12 +43,11 @@ def run() -> dict[str, Any]:
             spent = []
             for _ in range(REPEATS):
                 start = time.perf_counter()
-                built = kernel_matrix(
-                    Tanimoto(), rows.indptr, rows.indices, items, Plan(cost.storage, items, density, 0)
-                )
+                entries = KernelEntries.of(Tanimoto(), rows.rows, items)
+                built = matrix_from_counts(entries, rows.rows, cost.storage)
                 if isinstance(built, StreamedMatrix):
                     built.sums()
-                    for _ in built.strips(np.arange(items, dtype=np.int32)):
+                    for _ in built.row_strips(np.arange(items, dtype=np.int32)):
                         pass
                 spent.append(time.perf_counter() - start)
                 weighs = built.bytes

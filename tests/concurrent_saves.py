@@ -31,8 +31,8 @@ class Round:
         """Load once; it must be one of the models, to the last number."""
         found = komd.load(self.path)
         model = next(m for m in self.models if m.text == found.text)
-        assert (found._S == model._S).all()
-        assert (found._matrix.values == model._matrix.values).all()
+        assert (found.S == model.S).all()
+        assert (found.matrix.values == model.matrix.values).all()
 
     def load_while(self, going) -> int:
         """Load again and again; returns how often."""

@@ -11,6 +11,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from scipy.sparse import csr_array
 
 from komd._core.cooccurrence import count_pairs, count_touched, count_upper, reach
+from komd._core.groups import CountedPairs
 from tests import reference
 
 binary = arrays(np.bool_, array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=12))
@@ -39,7 +40,7 @@ def test_upper_counts(R, data):
     first = data.draw(st.integers(0, m))
     last = data.draw(st.integers(first, m))
     counts = np.zeros((last - first, m), np.int32)
-    count_upper(item_indptr, item_users, item_where, user_indptr, user_items, first, last, counts)
+    count_upper(CountedPairs(item_indptr, item_users, user_indptr, user_items), item_where, first, last, counts)
     expected = np.triu(reference.cooccurrence(R))[first:last]
     assert np.array_equal(counts, expected)
 
@@ -55,7 +56,9 @@ def test_sparse_rows(R, data):
     indices = np.empty((last - first) * m + 1, np.int32)
     counts = np.empty((last - first) * m + 1, np.int32)
     counter = np.zeros(m, np.int32)
-    count_pairs(item_indptr, item_users, user_indptr, user_items, first, last, counter, indptr, indices, counts)
+    count_pairs(
+        CountedPairs(item_indptr, item_users, user_indptr, user_items), first, last, counter, indptr, indices, counts
+    )
     assert not counter.any()  # left as it was found
     expected = reference.cooccurrence(R)[first:last]
     for row, (start, stop) in enumerate(pairwise(indptr)):
@@ -75,7 +78,7 @@ def test_touched_items(R, data):
     for where, wanted in ((None, expected), (item_where, np.triu(expected))):
         stamps = np.full(m, -1, np.int32)
         touched = np.full(len(rows), 99, np.int64)
-        count_touched(item_indptr, item_users, user_indptr, user_items, rows, stamps, touched, where)
+        count_touched(CountedPairs(item_indptr, item_users, user_indptr, user_items), rows, stamps, touched, where)
         assert touched.tolist() == wanted[rows].sum(axis=1).tolist()
 
 
@@ -99,7 +102,9 @@ def test_full_and_thin_rows_of_a_wide_matrix():
     indptr = np.zeros(601, np.int64)
     indices, counts = np.empty(600 * 600 + 1, np.int32), np.empty(600 * 600 + 1, np.int32)
     counter = np.zeros(600, np.int32)
-    count_pairs(item_indptr, item_users, user_indptr, user_items, 0, 600, counter, indptr, indices, counts)
+    count_pairs(
+        CountedPairs(item_indptr, item_users, user_indptr, user_items), 0, 600, counter, indptr, indices, counts
+    )
     filled = csr_array((counts[: indptr[-1]], indices[: indptr[-1]], indptr), shape=(600, 600))
     assert not counter.any() and filled.has_sorted_indices
     sizes = np.diff(indptr)

@@ -7,9 +7,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from komd._core.simplex import solve_shrinking, solve_simplex
-from komd._core.solve import gather_row, solve_users
-from komd.matrix.item_matrix import DenseMatrix, SparseMatrix
+from komd._core import solve
+from komd._core.groups import Rows
+from komd._core.simplex import simplex_scratch, solve_shrinking, solve_simplex
+from komd._core.solve import MarginProblem, Solved, gather_row, solve_users, solver_scratch
+from komd.matrix.dense import DenseMatrix
+from komd.matrix.sparse import SparseMatrix
 from tests import reference
 
 TOL = 1e-9
@@ -76,7 +79,7 @@ def test_shrinking_finds_the_same_answer(seed, m, rank, repeats, lam):
     K, q = random_problem(seed, m, rank, repeats)
     alpha = np.full(m, 1.0 / m)
     g = K.astype(np.float64) @ alpha + lam * alpha - q
-    solve_shrinking(K, q, g, lam, alpha, TOL, np.empty(m, np.int32), np.empty(m * m, np.float32), np.empty((7, m)))
+    solve_shrinking(K, q, g, lam, alpha, TOL, simplex_scratch(m, m))
     assert np.allclose(g, K.astype(np.float64) @ alpha + lam * alpha - q, atol=1e-11)
     assert_optimal(K, q, lam, alpha, TOL)
 
@@ -91,7 +94,7 @@ def test_gather_dense_is_gather_sparse(seed, m):
     for form in (DenseMatrix(K), sparse_of(K)):
         for x in range(len(h)):
             out = np.empty(len(h), np.float32)
-            total = gather_row(*form.compiled_form(), h, x, out)
+            total = gather_row(form.stored(), h, x, out)
             assert np.array_equal(out, K[h[x], h])
             assert total == pytest.approx(K[h[x], h].sum(dtype=np.float64), rel=1e-14)
 
@@ -100,25 +103,14 @@ def solved(K, exact, lam, histories, tol=TOL, side=1000, theta=1.0):
     """`side`: histories up to this length are gathered whole, longer ones row by row."""
     indptr = np.cumsum([0, *map(len, histories)]).astype(np.int64)
     history = np.array([i for h in histories for i in h], np.int32)
-    longest = max(map(len, histories), default=0)
-    weights, offsets, gaps = np.empty(len(history)), np.empty(len(histories)), np.empty(len(histories))
-    unsolved = solve_users(
-        *K.compiled_form(),
-        K.sums(),
-        exact,
-        theta,
-        lam,
-        tol,
-        indptr,
-        history,
-        weights,
-        offsets,
-        gaps,
-        np.empty((2, min(longest, side) ** 2), np.float32),
-        np.empty((9, longest)),
-        np.empty((2, longest), np.float32),
-        np.empty(longest, np.int32),
-    )
+    out = Solved(np.empty(len(history)), np.empty(len(histories)), np.empty(len(histories)))
+    rows, problem = Rows(indptr, history), MarginProblem(K.sums(), exact, theta, lam, tol)
+    own = K.own_entries(rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solve, "_GATHERED", side)
+        scratch = solver_scratch(own, max(map(len, histories), default=0))
+    unsolved = solve_users(own, problem, rows, out, scratch)
+    weights, offsets, gaps = out
     return unsolved, np.split(weights, indptr[1:-1]), offsets, gaps
 
 

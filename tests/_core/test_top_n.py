@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from komd._core.top_n import push_top, sort_top, veil
+from komd._core.groups import Rows
+from komd._core.top_n import mask, push_top, sort_top
 from tests import reference
 
 # Few distinct values, so that ties are everywhere; some items out of the running.
@@ -87,9 +88,9 @@ def test_minus_infinity_is_never_taken():
     assert best[2][0] == 0
 
 
-def test_veil():
+def test_mask():
     scores = np.ones((3, 4))
-    veil(np.array([0, 2, 2, 3]), np.array([0, 3, 1], np.int32), scores)
+    mask(Rows(np.array([0, 2, 2, 3]), np.array([0, 3, 1], np.int32)), scores)
     gone = np.isneginf(scores)
     assert np.argwhere(gone).tolist() == [[0, 0], [0, 3], [2, 1]]
     assert (scores[~gone] == 1).all()

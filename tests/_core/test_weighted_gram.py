@@ -11,6 +11,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from scipy.sparse import csr_array
 
 from komd._core.cooccurrence import count_pairs, count_upper
+from komd._core.groups import CountedPairs
 
 binary = arrays(np.bool_, array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=12))
 positive = st.floats(1e-300, 1e300)  # first touches must be seen whatever the size of the weights
@@ -56,7 +57,7 @@ def test_upper_sums(problem):
     R, weights, first, last = problem
     user_indptr, user_items, item_indptr, item_users, item_where = both_ways(R)
     sums = np.zeros((last - first, R.shape[1]))
-    count_upper(item_indptr, item_users, item_where, user_indptr, user_items, first, last, sums, weights)
+    count_upper(CountedPairs(item_indptr, item_users, user_indptr, user_items), item_where, first, last, sums, weights)
     assert np.array_equal(sums, np.triu(weighted_cooccurrence(R, weights))[first:last])
 
 
@@ -70,7 +71,16 @@ def test_sparse_sums(problem):
     indices = np.empty((last - first) * m + 1, np.int32)
     sums = np.empty((last - first) * m + 1)
     counter = np.zeros(m)
-    count_pairs(item_indptr, item_users, user_indptr, user_items, first, last, counter, indptr, indices, sums, weights)
+    count_pairs(
+        CountedPairs(item_indptr, item_users, user_indptr, user_items),
+        first,
+        last,
+        counter,
+        indptr,
+        indices,
+        sums,
+        weights,
+    )
     assert not counter.any()  # left as it was found
     expected = weighted_cooccurrence(R, weights)[first:last]
     for row, (start, stop) in enumerate(pairwise(indptr)):

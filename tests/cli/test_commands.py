@@ -187,7 +187,7 @@ def test_no_history_is_told(plays, komd_process):
     done = komd_process("recommend", plays / "plays.komd", "--history", "", "--json")
     assert done.returncode == 0
     assert json.loads(done.stdout)["fallback"] == ["history 1"]
-    assert done.stderr.splitlines() == ["komd: note: 1 of 1 people have no history: they are served by popularity"]
+    assert done.stderr.splitlines() == ["komd: note: 1 of 1 users have no history: they are served by popularity"]
 
 
 @pytest.mark.parametrize(("name", "words"), [("plays", ["user-00003"]), ("ratings", ["30"])])

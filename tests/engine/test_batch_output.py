@@ -135,7 +135,7 @@ def test_other_requests_and_other_folders_are_refused(model, tmp_path):
     before = union(folder)
     with pytest.raises(InputError, match="another request: n 10, not 5"):
         komd.recommend_to(model, folder, n=5)
-    with pytest.raises(InputError, match="other data, people or candidates"):
+    with pytest.raises(InputError, match="other data, users or candidates"):
         komd.recommend_to(model, folder, n=10, users=model.catalogue.users.values.to_pylist()[::-1])
     other = komd.ECFOMD().fit(komd.generate(users=230, items=90, activity=8, rng=5))
     with pytest.raises(InputError, match="another request"):
@@ -207,7 +207,7 @@ def test_the_command_writes_and_resumes_a_folder(model, tmp_path):
     command = [sys.executable, "-m", "komd", "recommend", str(tmp_path / "m.komd"), "--n", "5"]
     command += ["-o", str(tmp_path / "recs"), "--memory", "1GB"]
     first = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert "230 people" in first.stdout
+    assert "230 users" in first.stdout
     again = subprocess.run([*command, "--json"], check=True, capture_output=True, text=True)
     assert json.loads(again.stdout)["resumed"] == 1
     assert union(tmp_path / "recs").equals(model.recommend(n=5).to_arrow())

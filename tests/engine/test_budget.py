@@ -10,10 +10,11 @@ from typer.testing import CliRunner
 
 import komd
 from komd.cli.main import app
-from komd.engine import kernel_based as counted
+from komd.engine import item_based
 from komd.engine import streamed_ranking as streaming
 from komd.evaluation import compare as comparing
 from komd.evaluation import fold_process as worker
+from komd.matrix import build
 from komd.memory import budget
 
 MODEL = "CFKOMD(storage='streamed')"
@@ -24,7 +25,7 @@ BUDGET = "77MB"
 def told(monkeypatch):
     """What fitting and ranking were told of the budget: sets of `memory` arguments."""
     fitted, ranked = set(), set()
-    plan, room_for = counted.plan, streaming.room_for
+    plan, room_for = build.plan, streaming.room_for
 
     def recording_plan(*data, memory=None, **how):
         fitted.add(memory)
@@ -34,10 +35,10 @@ def told(monkeypatch):
         ranked.add(memory)
         return room_for(memory)
 
-    monkeypatch.setattr(counted, "plan", recording_plan)
-    for module in (counted, streaming):
+    monkeypatch.setattr(build, "plan", recording_plan)
+    for module in (item_based, streaming):
         monkeypatch.setattr(module, "room_for", recording_room)
-    monkeypatch.setattr(counted, "_AT_HAND", 0.0)
+    monkeypatch.setattr(item_based, "_ROWS_SHARE", 0.0)
     # The child's work, done here: what it is told is what it reads from its task file.
     monkeypatch.setattr(
         comparing, "_run", lambda row, *_: worker._measure(json.loads(row.task.read_text(encoding="utf-8")), row)

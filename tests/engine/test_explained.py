@@ -72,10 +72,12 @@ def test_served_reasons_and_explanations_sum_to_the_score(model, data):
 
 def test_a_problem_is_solved_once_for_many_items(data, monkeypatch):
     solved = []
-    solve = komd.CFKOMD._solve
-    monkeypatch.setattr(komd.CFKOMD, "_solve", lambda self, rows: solved.append(len(rows)) or solve(self, rows))
+    weigh = komd.CFKOMD.weigh
+    monkeypatch.setattr(
+        komd.CFKOMD, "weigh", lambda self, rows, *words: solved.append(len(rows)) or weigh(self, rows, *words)
+    )
     model = komd.CFKOMD(ridge=30.0, rank=12, storage="sparse").fit(data)
     history = model.catalogue.histories.block(3, 4)
     found = model.explained(history, np.arange(len(data.items), dtype=np.int32))
     assert solved == [1]
-    assert np.allclose(found.parts.sum(axis=0) + found.global_terms, model._scores_of(history)[0], rtol=0, atol=1e-13)
+    assert np.allclose(found.parts.sum(axis=0) + found.global_terms, model.block_scores(history)[0], rtol=0, atol=1e-13)

@@ -190,7 +190,7 @@ def test_a_huge_value_is_refused_with_its_bound():
 def test_factors_that_do_not_fit_are_refused_with_the_numbers(small):
     pytest.importorskip("implicit", reason="the extra rivals")
     for model in (komd.WRMF(factors=10**6), komd.BPR(factors=10**9)):
-        with pytest.raises(InputError, match=r"factors of 120 people and 50 items need .*budget is .*memory="):
+        with pytest.raises(InputError, match=r"factors of 120 users and 50 items need .*budget is .*memory="):
             model.fit(small, memory="100MB")
     with pytest.raises(komd.SolverError, match=r"BPR diverged.*learning_rate"):
         komd.BPR(learning_rate=1e5).fit(small)

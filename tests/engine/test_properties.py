@@ -1,4 +1,4 @@
-"""The properties the method promises, each by name (issue 2, "What it must show" 1)."""
+"""The properties the method promises, each by name."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from komd._core.simplex import solve_simplex
 from komd.data.ids import Ids
 from komd.data.interactions import Interactions
 from komd.engine import ranking
+from komd.engine.histories import Histories
 from komd.errors import SolverError
 from komd.kernels import RBF, DotProduct, Jaccard, Linear, Polynomial, Tanimoto
 from tests import reference
@@ -38,7 +39,7 @@ def matrix_of(model):
     """K of a fitted model in inside numbers, whole, float64."""
     if isinstance(model, komd.CFOMD):
         return model._K.astype(float)
-    K = model._matrix
+    K = model.matrix
     return np.array([K.row(i) for i in range(K.items)], float)
 
 
@@ -82,11 +83,11 @@ def test_cfomd_with_a_huge_negative_regularization_approaches_ecfomd(small):
     ecf = komd.ECFOMD(tolerance=1e-10).fit(small)
     full = komd.CFOMD(regularization_negatives=1e9).fit(small)
     rows = ecf.catalogue.histories.block(0, 40)
-    assert np.allclose(full._scores_of(rows), ecf._scores_of(rows), atol=1e-4)
+    assert np.allclose(full.block_scores(rows), ecf.block_scores(rows), atol=1e-4)
     distances = []
     for strength in (1.0, 1e3, 1e6):
         nearer = komd.CFOMD(regularization_negatives=strength, tolerance=1e-9).fit(small)
-        distances.append(np.abs(nearer._scores_of(rows) - ecf._scores_of(rows)).max())
+        distances.append(np.abs(nearer.block_scores(rows) - ecf.block_scores(rows)).max())
     assert distances[0] > 10 * distances[1] > 10 * distances[2]
 
 
@@ -137,7 +138,7 @@ def test_scores_are_those_of_the_paper(model):
         if len(h):
             expected = reference.komd_scores(K, h, model.regularization, model.negatives == "exact")
             # With λ = 0 twins and rank make α ambiguous, but Kα and so the scores of the margin are not.
-            found = model._scores_of(model.catalogue.histories.block(u, u + 1))[0]
+            found = model.block_scores(model.catalogue.histories.block(u, u + 1))[0]
             assert np.allclose(found[h], expected[h], atol=1e-5)
             if model.regularization:
                 assert np.allclose(found, expected, atol=1e-5)
@@ -197,11 +198,11 @@ def test_block_sizes_change_nothing(model, small, monkeypatch):
 def test_a_user_alone_is_scored_as_in_any_block(model, small):
     model = model.clone().fit(small)
     rows = model.catalogue.histories
-    together = model._scores_of(rows)
+    together = model.block_scores(rows)
     for u in range(0, len(rows), 11):
-        assert np.array_equal(model._scores_of(rows.block(u, u + 1))[0], together[u])
+        assert np.array_equal(model.block_scores(rows.block(u, u + 1))[0], together[u])
         first = max(0, u - 5)
-        assert np.array_equal(model._scores_of(rows.block(first, u + 1))[-1], together[u])
+        assert np.array_equal(model.block_scores(rows.block(first, u + 1))[-1], together[u])
 
 
 @pytest.mark.parametrize("held", ["dense", "sparse"])
@@ -211,9 +212,9 @@ def test_dense_is_sparse(small, held, request):
     request.getfixturevalue("held_sparse")
     thin = [model.clone().fit(small) for model in models]
     for a, b in zip(dense, thin, strict=True):
-        assert (a._matrix.storage, b._matrix.storage) == ("dense", "sparse")
+        assert (a.matrix.storage, b.matrix.storage) == ("dense", "sparse")
         rows = a.catalogue.histories
-        assert np.allclose(a._scores_of(rows), b._scores_of(rows), atol=1e-10)
+        assert np.allclose(a.block_scores(rows), b.block_scores(rows), atol=1e-10)
 
 
 @pytest.mark.parametrize("model", EVERY, ids=repr)
@@ -234,7 +235,7 @@ def test_saved_and_loaded_gives_the_same_results(model, small, tmp_path):
 
 def test_a_sparse_model_is_saved_as_well(small, tmp_path, held_sparse):
     model = komd.CFKOMD().fit(small)
-    assert model._matrix.storage == "sparse"
+    assert model.matrix.storage == "sparse"
     model.save(tmp_path / "m.komd")
     assert komd.load(tmp_path / "m.komd").recommend(n=5).to_arrow().equals(model.recommend(n=5).to_arrow())
 
@@ -256,7 +257,7 @@ def test_permuting_users_or_items_permutes_the_answer(model, small):
 
     def scores(model):
         catalogue = model.catalogue
-        return model._scores_of(catalogue.histories)[:, catalogue.inside]
+        return model.block_scores(catalogue.histories)[:, catalogue.inside]
 
     assert np.allclose(scores(mixed), scores(plain)[users][:, items], atol=1e-5)
     # Lists: the same wherever neighbours are not tied.
@@ -291,7 +292,7 @@ def assert_optimal(K, h, model, alpha, gap):
 @pytest.mark.data
 def test_kkt_and_cvxopt_on_200_users_of_ml_1m(ml_1m):
     model = komd.CFKOMD(kernel="linear", regularization=0.01).fit(ml_1m)
-    K = model._matrix.values
+    K = model.matrix.values
     S = K.sum(axis=1, dtype=np.float64)
     rng = np.random.default_rng(200)
     rows = model.catalogue.histories
@@ -299,7 +300,8 @@ def test_kkt_and_cvxopt_on_200_users_of_ml_1m(ml_1m):
     m = len(K)
     for u in chosen:
         h = rows.indices[rows.indptr[u] : rows.indptr[u + 1]]
-        weights, offsets, gaps = model._solve(rows.block(u, u + 1))
+        row = rows.block(u, u + 1)
+        weights, offsets, gaps = model._solved(row, model.matrix.own_entries(row.rows))
         K_u = K[np.ix_(h, h)].astype(float)
         q = (S[h] - K_u.sum(axis=1)) / (m - len(h))
         alpha = weights - offsets[0]
@@ -365,7 +367,7 @@ def test_cfomd_is_cvxopts(seed, lam_p, lam_n, kernel):
         # From below the gap, computed anew, is the better witness: interior points stall where K is singular.
         gap = reference.two_simplex_gap(K, positive, lam_p, lam_n, answer.alpha)
         assert gap <= 1e-10 + 1e-14 * lam_n
-        found = model._scores_of(model.catalogue.histories.block(u, u + 1))[0]
+        found = model.block_scores(model.catalogue.histories.block(u, u + 1))[0]
         signed = np.where(positive, answer.alpha, -answer.alpha)
         assert np.allclose(found, signed @ K, atol=1e-10)
 
@@ -375,7 +377,7 @@ def test_cfomd_for_a_person_with_every_item():
     everything = list(range(20))
     answer = model.solve(history=everything)
     assert answer.alpha.sum() == pytest.approx(1)
-    scores = model._scores_of(model._people(None, [everything], "error")[1])[0]
+    scores = model.block_scores(Histories.of_rows([np.arange(20, dtype=np.int32)]))[0]
     assert np.allclose(scores, matrix_of(model).mean(axis=0), atol=1e-12)
 
 

@@ -48,9 +48,9 @@ def test_streamed_scores_are_those_of_lists_to_the_last_bit(model, room, data, m
         monkeypatch.setattr(streaming, "room_for", lambda memory: room)
         monkeypatch.setattr(recommender, "_TARGETS", 3)
     made = []
-    block = type(model._matrix).row
-    monkeypatch.setattr(type(model._matrix), "row", lambda self, item: made.append(item) or block(self, item))
-    monkeypatch.setattr(type(model._matrix), "strips", lambda *_, **__: pytest.fail("all of K was computed"))
+    block = type(model.matrix).row
+    monkeypatch.setattr(type(model.matrix), "row", lambda self, item: made.append(item) or block(self, item))
+    monkeypatch.setattr(type(model.matrix), "strips", lambda *_, **__: pytest.fail("all of K was computed"))
     found = model.score(wanted).to_arrow()
     assert found["score"].to_pylist() == [expected[pair] for pair in wanted]
     assert not made
@@ -129,7 +129,7 @@ def test_unknown_ids_and_users_without_history(data):
     with pytest.raises(InputError, match="on_unknown must be"):
         model.score(wanted, on_unknown="cry")
     names = {"new": [], "other": [item], "unasked": []}
-    with pytest.warns(FallbackWarning, match="1 of 2 people have no history"):
+    with pytest.warns(FallbackWarning, match="1 of 2 users have no history"):
         found = model.score([("other", item), ("new", item)], histories=names)
     assert found.fallback == ["new"]
     popularity = int(data.popularity[data.items.number(item)])

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 import komd
-from komd.engine import kernel_based as counted
+from komd.engine import item_based
 from komd.engine import streamed_ranking as streaming
 from komd.errors import InputError
 
@@ -34,7 +34,7 @@ def folds():
 def way(request, monkeypatch):
     """The three ways a streamed model may go about it: the last two are forced here as a large catalogue would."""
     if request.param != "rows at hand":
-        monkeypatch.setattr(counted, "_AT_HAND", 0.0)
+        monkeypatch.setattr(item_based, "_ROWS_SHARE", 0.0)
     if "groups" in request.param:
         monkeypatch.setattr(streaming, "_LEAST_ROOM", 0)
         monkeypatch.setattr(streaming, "room_for", lambda memory: 60_000)

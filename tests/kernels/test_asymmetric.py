@@ -12,9 +12,8 @@ from scipy.sparse import csr_array
 from komd.errors import InputError
 from komd.kernels import Jaccard, Linear, kernel_named
 from komd.kernels.asymmetric import AsymmetricCosine, CoOccurrence
-from komd.matrix import build as gram
-from komd.matrix.build import kernel_matrix
-from komd.matrix.storage import Plan
+from komd.matrix import from_counts as gram
+from tests.matrix.held import held
 
 binary = arrays(np.bool_, array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=12))
 unit = st.floats(0, 1)
@@ -24,7 +23,7 @@ def matrix(kernel, R, storage, **options):
     rows = csr_array(R.astype(np.int8))
     m = R.shape[1]
     pointers, items = rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
-    K = kernel_matrix(kernel, pointers, items, m, Plan(storage, m, 1.0, 0), **options)
+    K = held(kernel, pointers, items, m, storage, **options)
     assert K.storage == storage
     return np.array([K.row(i) for i in range(m)])
 
@@ -71,7 +70,7 @@ def test_weighted_cooccurrence_over_powers_of_degrees(storage, R, p, q, seed):
     both, d = (R.T * weights) @ R, R.sum(axis=0).astype(float)
     safe = np.maximum(d, 1)
     expected = both / (safe[:, None] ** p * safe[None, :] ** q)
-    M = matrix(CoOccurrence(history=p, candidate=q), R, storage, user_weights=weights, degrees=d)
+    M = matrix(CoOccurrence(history=p, candidate=q), R, storage, user_weights=weights)
     np.testing.assert_allclose(M, expected, rtol=1e-5)
 
 

@@ -9,11 +9,13 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from scipy.sparse import csr_array
 
 from komd.kernels import RBF, DotProduct, Jaccard, Linear, Polynomial, Tanimoto
-from komd.matrix import build as gram_module
-from komd.matrix.build import kernel_matrix
-from komd.matrix.item_matrix import DenseMatrix, ItemMatrix, SparseMatrix
-from komd.matrix.storage import Plan
+from komd.matrix import from_counts as gram_module
+from komd.matrix.dense import DenseMatrix
+from komd.matrix.item_matrix import ItemMatrix
+from komd.matrix.saved import restored
+from komd.matrix.sparse import SparseMatrix
 from tests import reference
+from tests.matrix.held import held
 
 TWINS = {
     Linear(): lambda R: reference.gram(R, reference.linear),
@@ -30,9 +32,8 @@ binary = arrays(np.bool_, array_shapes(min_dims=2, max_dims=2, min_side=1, max_s
 def K_of(kernel, R, storage="dense", threads=1):
     rows = csr_array(np.asarray(R, np.int8))
     rows.sort_indices()
-    how = Plan(storage, R.shape[1], 0.0, 0)
     indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
-    return kernel_matrix(kernel, indptr, indices, R.shape[1], how, threads=threads)
+    return held(kernel, indptr, indices, R.shape[1], storage, threads=threads)
 
 
 def whole(K: ItemMatrix):
@@ -77,7 +78,7 @@ def test_dense_is_sparse(kernel, seed):
     assert np.array_equal(dense.entries(rows, columns), sparse.entries(rows, columns))
     assert np.array_equal(dense.entries(rows, columns), whole(dense)[np.ix_(rows, columns)])
     for K in (dense, sparse):
-        assert np.array_equal(whole(ItemMatrix.from_arrays(K.arrays())), whole(K))
+        assert np.array_equal(whole(restored(K.arrays(), K.items)), whole(K))
         assert K.bytes == sum(part.nbytes for part in K.arrays().values())
 
 

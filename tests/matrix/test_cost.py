@@ -9,10 +9,9 @@ import komd
 from komd.engine.catalogue import Catalogue
 from komd.kernels.functions import Linear
 from komd.matrix import cost as module
-from komd.matrix.build import kernel_matrix
 from komd.matrix.cost import costs, seconds
 from komd.matrix.density import exact_density, work_of
-from komd.matrix.storage import Plan
+from tests.matrix.held import held
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +34,7 @@ def test_bytes_are_those_of_the_kernel(shape):
     users, items = data.shape
     density = exact_density(data.indptr, data.indices, items).value
     for cost in costs(users, items, data.pairs, work_of(data.activity), density)[:2]:
-        built = kernel_matrix(Linear(), rows.indptr, rows.indices, items, Plan(cost.storage, items, density, 0))
+        built = held(Linear(), *rows.rows, items, cost.storage)
         assert cost.bytes == pytest.approx(built.bytes, rel=0.001)
 
 

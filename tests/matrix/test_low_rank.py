@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import komd
 from komd.errors import InputError, ModelFileError
-from komd.kernels.stages import common
+from komd.kernels.functions import Linear
+from komd.kernels.stages import Stages
 
 
 def data():
@@ -18,7 +19,7 @@ def data():
 
 
 def full(model):
-    return np.array([model._matrix.row(i) for i in range(model._matrix.items)], float)
+    return np.array([model.matrix.row(i) for i in range(model.matrix.items)], float)
 
 
 STAGES = [{}, {"user_damping": 0.5, "popularity": 0.3}, {"popularity": 0.2, "ridge": 20.0, "rank": 16}]
@@ -35,22 +36,21 @@ def test_it_is_k_and_a_product(stages, storage, power):
     p /= np.sqrt((p[d > 0] ** 2).mean())
     K = full(model)
     assert np.allclose(K, full(without) + 0.02 * np.outer(p, p), atol=2e-6)
-    assert np.allclose(model._S, K.sum(axis=1), atol=1e-4)
+    assert np.allclose(model.S, K.sum(axis=1), atol=1e-4)
     people = model.catalogue.histories.block(0, 40)
-    near = model._at_hand(people)
     for u in range(3):  # the problem that is solved is the one of this K
         own = people.block(u, u + 1)
-        weights, offsets, _ = near._solve(own)
+        weights, offsets = model.weigh(own, model.matrix.own_entries(own.rows))
         alpha, square = weights - offsets[0], K[np.ix_(own.indices, own.indices)]
         q = (K[own.indices].sum(axis=1) - square.sum(axis=1)) / (len(K) - len(own.indices))
         half = (square + 0.01 * np.eye(len(alpha))) @ alpha - q
         assert alpha.min() > -1e-12 and alpha.sum() == pytest.approx(1)
         assert half[alpha > 1e-9].max() - half.min() < 1e-5  # nothing to gain by moving weight
-    weights, offsets, _ = near._solve(people)
-    scores = model._scores_of(people)
+    weights, offsets = model.weigh(people, model.matrix.own_entries(people.rows))
+    scores = model.block_scores(people)
     for u in range(len(people)):
         own = slice(people.indptr[u], people.indptr[u + 1])
-        expected = weights[own] @ K[people.indices[own]] - offsets[u] * model._S
+        expected = weights[own] @ K[people.indices[own]] - offsets[u] * model.S
         assert np.allclose(scores[u], expected, atol=1e-5)
 
 
@@ -62,7 +62,7 @@ def test_it_is_k_and_a_product(stages, storage, power):
 )
 def test_what_items_share_weighs_what_was_asked_for(popularity, power, share):
     popularity = np.array(popularity)
-    p = common(popularity, share, power).astype(float)
+    p = Stages(Linear(), prior=share, prior_power=power).prior_factor(popularity).astype(float)
     chosen = popularity > 0
     assert not p[~chosen].any() and (p >= 0).all()
     if chosen.any():
@@ -84,12 +84,12 @@ def test_it_travels(stages, storage, tmp_path):
 
 @pytest.mark.parametrize("stages", STAGES, ids=["plain", "stretched", "filtered"])
 def test_strips_give_what_rows_give(stages, monkeypatch):
-    from komd.engine import kernel_based as counted
+    from komd.engine import item_based
 
     train, test = next(komd.split.folds(data(), rng=0))
     model = komd.CFKOMD(**stages, prior=0.01, storage="streamed").fit(train)
     rows, areas = model.recommend(n=20).to_arrow(), komd.evaluate(model, test, metrics=["auc"])["auc"].values
-    monkeypatch.setattr(counted, "_AT_HAND", 0.0)
+    monkeypatch.setattr(item_based, "_ROWS_SHARE", 0.0)
     assert model.recommend(n=20).to_arrow().equals(rows)
     assert np.array_equal(komd.evaluate(model, test, metrics=["auc"])["auc"].values, areas)
 
@@ -125,7 +125,8 @@ def test_a_damaged_prior_is_refused():
     arrays |= {"history_indptr": histories.indptr, "history_indices": histories.indices}
     with pytest.raises(ModelFileError, match="saved prior is not one of these items"):
         komd.CFKOMD()._restore(arrays)
-    arrays = komd.CFKOMD(storage="dense").fit(data()).learned_arrays() | {"order": arrays["order"]}
+    kept = {name: arrays[name] for name in ("order", "history_indptr", "history_indices")}
+    arrays = komd.CFKOMD(storage="dense").fit(data()).learned_arrays() | kept
     with pytest.raises(ModelFileError, match="saved prior is not one of these items"):
         komd.CFKOMD()._restore(arrays | {"prior": np.zeros(120, np.float32)})
 

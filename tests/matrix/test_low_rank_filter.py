@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 import komd
 from komd.errors import FilterWarning, InputError, ModelFileError
 from komd.matrix import eigenvectors as eigen
+from komd.matrix.dense import DenseMatrix
 from komd.matrix.eigenvectors import leading
-from komd.matrix.item_matrix import DenseMatrix, SparseMatrix
-from komd.matrix.low_rank import UpdatedMatrix
+from komd.matrix.low_rank import LowRankMatrix
 from komd.matrix.low_rank_filter import filter_truncated, truncation
+from komd.matrix.sparse import SparseMatrix
 
 
 def a_kernel(seed, items, nobody=2):
@@ -39,6 +40,11 @@ def full(matrix):
     return np.array([matrix.row(i) for i in range(matrix.items)], float)
 
 
+def filtered(K, spectrum, mu, items):
+    found, factor, W = filter_truncated(spectrum, mu, items)
+    return K.corrected(W, factor=factor, truncation=found)
+
+
 def exact_filter(K, mu, items):
     """K (K + μI)⁻¹ at a mean diagonal of 1, by LAPACK."""
     values, vectors = np.linalg.eigh(K.astype(float))
@@ -54,9 +60,9 @@ def test_it_is_the_exact_filter_within_the_bound_it_states(seed, items, rank, mu
     spectrum = leading(compressed(K), rank, items)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        found = filter_truncated(compressed(K), spectrum, mu, items)
+        found = filtered(compressed(K), spectrum, mu, items)
     assert bool(said) == (max(spectrum.last, spectrum.beyond_found) > mu / 2)
-    assert isinstance(found, UpdatedMatrix)
+    assert isinstance(found, LowRankMatrix)
     got, (stated, scale, _) = full(found), truncation(spectrum, mu, items)
     assert found.truncation == stated
     rounding = 1e-5 + 5 * eigen._NOTHING * scale * np.linalg.eigvalsh(K.astype(float))[-1]
@@ -68,7 +74,7 @@ def test_it_is_the_exact_filter_within_the_bound_it_states(seed, items, rank, mu
     assert np.allclose(found.sums(), got.sum(axis=1), atol=1e-3)
     some = np.arange(0, items, 3, dtype=np.int32)
     assert np.array_equal(found.entries(some, some[::-1]), got[np.ix_(some, some[::-1])].astype(np.float32))
-    dense = filter_truncated(DenseMatrix(K.copy()), spectrum, max(mu, 2 * spectrum.last + 1e-9), items)
+    dense = filtered(DenseMatrix(K.copy()), spectrum, max(mu, 2 * spectrum.last + 1e-9), items)
     assert np.array_equal(dense.values, dense.values.T)
 
 
@@ -120,7 +126,7 @@ def test_the_bound_holds_on_adversarial_data():
         assert largest <= spectrum.beyond * 1.001 + 1e-4, seed
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FilterWarning)
-            found = filter_truncated(DenseMatrix(K.copy()), spectrum, mu, chosen)
+            found = filtered(DenseMatrix(K.copy()), spectrum, mu, chosen)
         apart = np.abs(found.values - exact_filter(K, mu, chosen)).max()
         assert apart <= found.truncation.error + 1e-4 * max(1.0, float(found.values.max())), seed
 
@@ -133,7 +139,7 @@ def test_multiple_eigenvalues_are_found_and_what_is_left_out_is_said():
     assert found.last == pytest.approx(3.0, abs=1e-4) and found.beyond >= 3.0
     assert len(leading(K, 100, 300).values) == 100 and leading(K, 100, 300).last == 0.0
     with pytest.warns(FilterWarning, match=r"ridge=1 is not well above the eigenvalues that were left out \(up to 3\)"):
-        filter_truncated(K, found, 1.0, 300)
+        filter_truncated(found, 1.0, 300)
 
 
 @settings(deadline=None, max_examples=20)
@@ -169,30 +175,30 @@ SETTING = {"user_damping": 0.5, "popularity": 0.2, "ridge": 20.0, "rank": 24}
 
 def test_however_k_is_held_it_is_the_same_filter():
     held = [komd.CFKOMD(**SETTING, storage=storage).fit(data()) for storage in ("sparse", "streamed", "dense")]
-    first = full(held[0]._matrix)
+    first = full(held[0].matrix)
     for model in held[1:]:
-        assert np.allclose(full(model._matrix), first, atol=2e-5)
-        assert np.allclose(model._S, held[0]._S, atol=1e-3)
-        assert model._matrix.truncation.error == pytest.approx(held[0]._matrix.truncation.error, rel=1e-2)
+        assert np.allclose(full(model.matrix), first, atol=2e-5)
+        assert np.allclose(model.S, held[0].S, atol=1e-3)
+        assert model.matrix.truncation.error == pytest.approx(held[0].matrix.truncation.error, rel=1e-2)
         assert "filter of rank 24, eigenvalues down to" in repr(model)
-    scores = [model._scores_of(model.catalogue.histories.block(0, 50)) for model in held]
+    scores = [model.block_scores(model.catalogue.histories.block(0, 50)) for model in held]
     assert np.allclose(scores[0], scores[1], atol=1e-4) and np.allclose(scores[0], scores[2], atol=1e-4)
 
 
 @pytest.mark.parametrize("storage", ["sparse", "streamed"])
 def test_threads_change_not_a_bit(storage):
     one, two = (komd.CFKOMD(**SETTING, storage=storage).fit(data(), threads=threads) for threads in (1, 3))
-    assert np.array_equal(one._matrix.W, two._matrix.W)
+    assert np.array_equal(one.matrix.W, two.matrix.W)
     assert one.recommend(n=9, threads=1).to_arrow().equals(two.recommend(n=9, threads=2).to_arrow())
 
 
 def test_strips_give_the_lists_and_areas_that_rows_give(monkeypatch):
-    from komd.engine import kernel_based as counted
+    from komd.engine import item_based
 
     train, test = next(komd.split.folds(data(), rng=0))
     model = komd.CFKOMD(**SETTING, storage="streamed").fit(train)
     rows, areas = model.recommend(n=20).to_arrow(), komd.evaluate(model, test, metrics=["auc", "ndcg@100"])
-    monkeypatch.setattr(counted, "_AT_HAND", 0.0)
+    monkeypatch.setattr(item_based, "_ROWS_SHARE", 0.0)
     assert model.recommend(n=20).to_arrow().equals(rows)
     strips = komd.evaluate(model, test, metrics=["auc", "ndcg@100"])
     for metric in ("auc", "ndcg@100"):
@@ -225,7 +231,7 @@ def test_where_the_exact_filter_does_not_fit_it_is_of_low_rank():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FilterWarning)
         model = komd.CFKOMD(ridge=300.0).fit(many, memory="20MB")
-    assert isinstance(model._matrix, UpdatedMatrix) and model._matrix.truncation.rank == 256
+    assert isinstance(model.matrix, LowRankMatrix) and model.matrix.truncation.rank == 256
     with pytest.raises(InputError, match=r"filtered kernel between 2,000 items is dense"):
         komd.CFKOMD(ridge=1.0, storage="dense").fit(many, memory="10MB")
 

@@ -11,10 +11,9 @@ import komd
 from komd.errors import InputError, SolverError
 from komd.kernels import Jaccard, Linear, Polynomial, Tanimoto
 from komd.matrix import ridge_filter as spectral
-from komd.matrix.build import kernel_matrix
-from komd.matrix.item_matrix import DenseMatrix
-from komd.matrix.storage import Plan
+from komd.matrix.dense import DenseMatrix
 from tests import reference
+from tests.matrix.held import held
 
 
 def rows_of(R):
@@ -54,7 +53,7 @@ def test_the_stages_are_their_formulas(kernel, storage):
     import scipy.sparse
 
     model.fit(scipy.sparse.csr_matrix(R.astype(np.float32)))
-    got = np.array([model._matrix.row(i) for i in range(R.shape[1])])
+    got = np.array([model.matrix.row(i) for i in range(R.shape[1])])
     assert np.allclose(got, K, atol=3e-7)
     assert np.array_equal(got, got.T)
     assert np.linalg.eigvalsh(got.astype(float)).min() > -1e-6
@@ -81,7 +80,7 @@ def a_kernel(seed=5, items=40):
     R = random_choices(seed, items=items)
     R[:, -3:] = False  # nobody's items, the last
     indptr, indices = rows_of(R)
-    return kernel_matrix(Linear(), indptr, indices, items, Plan("dense", items, 1.0, 0))
+    return held(Linear(), indptr, indices, items)
 
 
 @pytest.mark.parametrize("mu", [0.01, 1.0, 30.0])
@@ -145,8 +144,8 @@ def test_single_precision_where_memory_is_short_gives_the_same_lists(small):
     wide, narrow = (komd.CFKOMD(ridge=5.0) for _ in range(2))
     wide.fit(small)
     narrow.fit(small, memory=4 * 50 * 50 + spectral.inverse_scratch(50, np.float32) + 10)
-    assert not np.array_equal(wide._matrix.values, narrow._matrix.values)  # it was another precision
-    assert np.abs(wide._matrix.values - narrow._matrix.values).max() < 1e-4
+    assert not np.array_equal(wide.matrix.values, narrow.matrix.values)  # it was another precision
+    assert np.abs(wide.matrix.values - narrow.matrix.values).max() < 1e-4
 
 
 @pytest.mark.parametrize(
@@ -164,7 +163,7 @@ def test_refusals(words, message):
     indptr, indices = rows_of(random_choices(0))
     for wrong in ({"scale": np.zeros(40)}, {"scale": np.ones(3)}):
         with pytest.raises(InputError, match="scale must be 40 finite numbers > 0"):
-            kernel_matrix(Linear(), indptr, indices, 40, Plan("dense", 40, 1.0, 0), **wrong)
+            held(Linear(), indptr, indices, 40, **wrong)
 
 
 @pytest.mark.parametrize("negatives", ["exact", "mean"])
@@ -172,7 +171,7 @@ def test_refusals(words, message):
 def test_the_weight_of_the_negatives_in_problem_and_score(small, negatives, theta):
     """The definition: minimise α'Kα + λ‖α‖² − 2θα'q, score Σ α_i K(i, ·) − θ · mean of K(·, j) over the negatives."""
     model = komd.CFKOMD(kernel="linear", negatives=negatives, negatives_weight=theta, regularization=0.1).fit(small)
-    K = model._matrix.values.astype(float)
+    K = model.matrix.values.astype(float)
     m = len(K)
     for u in (3, 40):
         history = model.catalogue.histories.block(u, u + 1).indices
@@ -180,7 +179,7 @@ def test_the_weight_of_the_negatives_in_problem_and_score(small, negatives, thet
         alpha = reference.solve_simplex(K[np.ix_(history, history)], q, 0.1)
         others = np.setdiff1d(np.arange(m), history) if negatives == "exact" else np.arange(m)
         expected = alpha @ K[history] - theta * K[others].mean(axis=0)
-        got = model._scores_of(model.catalogue.histories.block(u, u + 1))[0]
+        got = model.block_scores(model.catalogue.histories.block(u, u + 1))[0]
         assert np.allclose(got, expected, atol=1e-6)
         solution = model.solve(model.catalogue.users[u])
         assert solution.alpha.sum() == pytest.approx(1)
@@ -193,11 +192,11 @@ def test_without_stages_nothing_has_changed(small):
     plain = komd.CFKOMD().fit(small)
     stages = komd.CFKOMD(user_damping=0.0, popularity=0.0, ridge=None, negatives_weight=1.0).fit(small)
     assert stages.text == "CFKOMD()"
-    assert np.array_equal(stages._matrix.values, plain._matrix.values)
+    assert np.array_equal(stages.matrix.values, plain.matrix.values)
     R = np.zeros((len(plain.catalogue.users), 50), bool)
     h = plain.catalogue.histories
     R[np.repeat(np.arange(len(R)), h.lengths), h.indices] = True
-    assert np.allclose(plain._matrix.values, reference.gram(R, reference.tanimoto), atol=1e-7)
+    assert np.allclose(plain.matrix.values, reference.gram(R, reference.tanimoto), atol=1e-7)
 
 
 @pytest.mark.parametrize(

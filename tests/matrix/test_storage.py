@@ -79,7 +79,7 @@ def test_the_papers_table(name, real_data):
 def test_the_density_of_k_itself(name, real_data):
     data = komd.read(real_data / name)
     model = komd.ECFOMD().fit(data)
-    assert 100 * model._matrix.nonzeros / data.shape[1] ** 2 == pytest.approx(TABLE[name][0], rel=0.01)
+    assert 100 * model.matrix.nonzeros / data.shape[1] ** 2 == pytest.approx(TABLE[name][0], rel=0.01)
 
 
 def test_small_is_dense_large_and_thin_is_sparse():

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import komd
+from komd._core.groups import WeightedUsers
 from komd.kernels.asymmetric import AsymmetricCosine, CoOccurrence
 from komd.kernels.functions import Jaccard, Linear, Polynomial, Tanimoto
-from komd.matrix.build import kernel_matrix
-from komd.matrix.storage import Plan, expected_nonzeros
+from komd.matrix.storage import expected_nonzeros
+from tests.matrix.held import held
 
 KERNELS = (
     Linear(),
@@ -25,24 +26,24 @@ KERNELS = (
 
 
 def made(kernel, rows, items, storage, weights=None, scale=None):
-    how = Plan(storage, items, 1.0, 0)
-    return kernel_matrix(kernel, rows.indptr, rows.indices, items, how, user_weights=weights, scale=scale, threads=2)
+    return held(kernel, *rows.rows, items, storage, user_weights=weights, scale=scale, threads=2)
 
 
 def whole(matrix, rows, room, threads=None):
-    """All strips put together, people's way of reading them."""
+    """All strips put together, as users read them."""
+    users = WeightedUsers(np.zeros(1, np.int64), rows, np.zeros(0), np.zeros(0))
     out = np.zeros((matrix.items, matrix.items), np.float32)
     reached = 0
-    for strip in matrix.strips(rows, room=room, threads=threads):
+    for strip in matrix.strips(users, room=room, threads=threads):
         assert strip.first == reached
         reached = strip.last
         for place, i in enumerate(rows):
-            start, named, length = strip.places[place]
-            values = strip.values[start : start + length]
+            start, named, length = strip.arrays.places[place]
+            values = strip.arrays.values[start : start + length]
             if length == strip.last - strip.first:
                 out[i, strip.first : strip.last] = values
             else:
-                out[i, strip.first + strip.columns[named : named + length].astype(int)] = values
+                out[i, strip.first + strip.arrays.columns[named : named + length].astype(int)] = values
     assert reached == matrix.items
     return out
 
@@ -66,11 +67,14 @@ def test_strips_rows_and_blocks_are_those_of_the_dense_matrix(kernel, weighted, 
     assert np.array_equal(np.array([sparse.row(i) for i in range(130)]), dense.values)
     some = np.arange(0, 130, 3, dtype=np.int32)
     assert np.array_equal(whole(streamed, some, 20_000)[some], dense.values[some])
-    held = streamed.rows(some)
-    assert np.array_equal(np.array([held.row(int(i)) for i in some]), dense.values[some])
+    assert np.array_equal(whole(dense, some, 20_000)[some], dense.values[some])
+    assert np.array_equal(whole(sparse, some, 20_000)[some], dense.values[some])
+    near = streamed.in_memory(some[::-1])
+    assert np.array_equal(np.array([near.row(int(i)) for i in some]), dense.values[some])
+    assert streamed.in_memory(some, lambda: 7) is None and dense.in_memory(some, lambda: 7) is dense
     assert np.array_equal(streamed.row(7), dense.row(7))
     assert np.array_equal(streamed.entries(some, some[:2]), dense.entries(some, some[:2]))
-    blocks, starts = streamed.gather(rows.indptr, rows.indices, rows.indptr, rows.indices)
+    (_, blocks, starts), *_ = streamed.gather(rows.rows, None, own=True)
     for u in range(0, 300, 17):
         h = rows.indices[rows.indptr[u] : rows.indptr[u + 1]]
         assert np.array_equal(blocks[starts[u] : starts[u + 1]].reshape(len(h), len(h)), dense.values[np.ix_(h, h)])
@@ -86,8 +90,7 @@ def test_room_and_threads_change_nothing(seed, users, items, room, threads):
     indptr = np.zeros(users + 1, np.int64)
     np.cumsum(R.sum(axis=1), out=indptr[1:])
     indices = np.nonzero(R)[1].astype(np.int32)
-    how = [Plan(storage, items, 1.0, 0) for storage in ("dense", "streamed")]
-    dense, streamed = (kernel_matrix(Tanimoto(), indptr, indices, items, h) for h in how)
+    dense, streamed = (held(Tanimoto(), indptr, indices, items, storage) for storage in ("dense", "streamed"))
     chosen = np.flatnonzero(rng.random(items) < 0.6).astype(np.int32)
     got = whole(streamed, chosen, room, threads)
     assert np.array_equal(got[chosen], dense.values[chosen])

@@ -10,8 +10,8 @@ import komd
 
 
 def test_the_seed_decides(small):
-    a, b = (komd.BPRKNN(epochs=3, rng=5).fit(small, threads=t)._matrix.values for t in (1, 2))
-    c = komd.BPRKNN(epochs=3, rng=6).fit(small)._matrix.values
+    a, b = (komd.BPRKNN(epochs=3, rng=5).fit(small, threads=t).matrix.values for t in (1, 2))
+    c = komd.BPRKNN(epochs=3, rng=6).fit(small).matrix.values
     assert np.array_equal(a, b)
     assert not np.array_equal(a, c)
 
@@ -20,9 +20,9 @@ def test_calls_are_cut_without_trace(small, monkeypatch):
     """How many steps one compiled call takes is nobody's business."""
     from komd.models import bprknn
 
-    whole = komd.BPRKNN(epochs=2).fit(small)._matrix.values
+    whole = komd.BPRKNN(epochs=2).fit(small).matrix.values
     monkeypatch.setattr(bprknn, "_STEPS", 97)
-    assert np.array_equal(whole, komd.BPRKNN(epochs=2).fit(small)._matrix.values)
+    assert np.array_equal(whole, komd.BPRKNN(epochs=2).fit(small).matrix.values)
 
 
 def test_rows_are_those_of_the_history():
@@ -32,12 +32,12 @@ def test_rows_are_those_of_the_history():
     R[20:, [2, 3]] = 1
     model = komd.BPRKNN(epochs=200, learning_rate=0.05).fit(sp.csr_matrix(R))
     assert [r["item_id"] for r in model.recommend(histories=[[0]], n=1).to_arrow().to_pylist()] == [1]
-    assert (model._matrix.values.diagonal() == 0).all()
+    assert (model.matrix.values.diagonal() == 0).all()
 
 
 def test_who_has_everything_teaches_nothing():
     model = komd.BPRKNN(epochs=3).fit(sp.csr_matrix(np.ones((5, 4))))
-    assert not model._matrix.values.any()
+    assert not model.matrix.values.any()
 
 
 def test_divergence_is_an_error(small):

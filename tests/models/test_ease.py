@@ -24,13 +24,13 @@ def dense(data):
 
 def scores(model):
     """Of everybody, users × items in the order of the data."""
-    return model._scores_of(model.catalogue.histories)[:, model.catalogue.inside]
+    return model.block_scores(model.catalogue.histories)[:, model.catalogue.inside]
 
 
 def learned(model):
     """B, in the order of the data."""
     inside = model.catalogue.inside
-    return model._matrix.values[np.ix_(inside, inside)].astype(float)
+    return model.matrix.values[np.ix_(inside, inside)].astype(float)
 
 
 def twin(R, regularization):

@@ -16,7 +16,7 @@ def dense(data):
 
 def scores(model):
     """Of everybody, users × items in the order of the data."""
-    return model._scores_of(model.catalogue.histories)[:, model.catalogue.inside]
+    return model.block_scores(model.catalogue.histories)[:, model.catalogue.inside]
 
 
 def twin(R, alpha, locality):
@@ -36,10 +36,10 @@ def test_formula(small, alpha, locality):
 def test_dense_and_sparse_agree(small, request):
     model = komd.MSDW(alpha=0.3, locality=2)
     held_dense = scores(model.fit(small))
-    assert model._matrix.storage == "dense"
+    assert model.matrix.storage == "dense"
     request.getfixturevalue("held_sparse")
     held_sparse = scores(model.fit(small))
-    assert model._matrix.storage == "sparse"
+    assert model.matrix.storage == "sparse"
     np.testing.assert_allclose(held_sparse, held_dense, rtol=1e-12)
 
 

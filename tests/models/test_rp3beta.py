@@ -17,7 +17,7 @@ def dense(data):
 
 def scores(model):
     """Of everybody, users × items in the order of the data."""
-    return model._scores_of(model.catalogue.histories)[:, model.catalogue.inside]
+    return model.block_scores(model.catalogue.histories)[:, model.catalogue.inside]
 
 
 def twin(R, alpha, beta):
@@ -44,10 +44,10 @@ def test_the_first_step_changes_no_order(small):
 def test_dense_and_sparse_agree(small, request):
     model = komd.RP3Beta()
     held_dense = scores(model.fit(small))
-    assert model._matrix.storage == "dense"
+    assert model.matrix.storage == "dense"
     request.getfixturevalue("held_sparse")
     held_sparse = scores(model.fit(small, threads=1))
-    assert model._matrix.storage == "sparse"
+    assert model.matrix.storage == "sparse"
     np.testing.assert_allclose(held_sparse, held_dense, rtol=1e-12)
 
 

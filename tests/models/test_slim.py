@@ -32,7 +32,7 @@ def elastic_net(R, l1, l2):
 def weights(model):
     """W in the order of the data's items."""
     inside = model.catalogue.inside
-    W = np.array([model._matrix.row(i) for i in range(len(inside))])
+    W = np.array([model.matrix.row(i) for i in range(len(inside))])
     return W[np.ix_(inside, inside)]
 
 
@@ -48,7 +48,7 @@ def test_scikit_learn_agrees(l1, l2):
 def test_rows_are_those_of_the_history(small):
     """A score is the sum of W[i, candidate] over the history i; columns ascend in every compressed row."""
     model = komd.SLIM(l1=0.2, l2=5).fit(small)
-    M = model._matrix
+    M = model.matrix
     assert M.storage == "sparse"
     for i in range(M.items):
         assert (np.diff(M.indices[M.indptr[i] : M.indptr[i + 1]]) > 0).all()
@@ -61,7 +61,7 @@ def test_rows_are_those_of_the_history(small):
 
 
 def test_threads_change_nothing(small):
-    one, two = (komd.SLIM(l1=0.2, l2=5).fit(small, threads=t)._matrix for t in (1, 2))
+    one, two = (komd.SLIM(l1=0.2, l2=5).fit(small, threads=t).matrix for t in (1, 2))
     assert np.array_equal(one.indices, two.indices)
     assert np.array_equal(one.values, two.values)
 

@@ -34,13 +34,13 @@ def test_fold_in_is_that_of_implicit(model):
         rival.fit(R, show_progress=False)
         expected = rival.recalculate_user(np.arange(R.shape[0]), R)
     assert np.array_equal(model._Y.astype(np.float32), rival.item_factors)
-    assert model._people_factors(model.catalogue.histories) == pytest.approx(expected, abs=2e-5)
+    assert model._user_factors(model.catalogue.histories) == pytest.approx(expected, abs=2e-5)
 
 
 def test_fold_in_solves_the_persons_problem(model):
     """x_u is where the gradient of Σ_i c_i (p_i − x·y_i)² + λ‖x‖² vanishes."""
     rows = model.catalogue.histories
-    X = model._people_factors(rows)
+    X = model._user_factors(rows)
     for u in (0, 7, 50):
         p = np.zeros(len(model._Y))
         p[rows.indices[rows.indptr[u] : rows.indptr[u + 1]]] = 1.0

@@ -61,7 +61,7 @@ def test_lists_are_those_of_one_machine_to_the_last_bit(text, spark, frame, data
 
     fitted = KomdRecommender(model=text).fit(frame)
     alone = komd.model_from_text(text).fit(data)
-    assert np.array_equal(fitted.komd._S, alone._S)
+    assert np.array_equal(fitted.komd.S, alone.S)
     assert fitted.komd.catalogue.histories.indices.tolist() == alone.catalogue.histories.indices.tolist()
     assert_same(flat(fitted.recommendForAllUsers(7, format="long")), alone.recommend(n=7))
 

@@ -33,8 +33,8 @@ def test_figures_are_those_of_the_data(small):
     assert found.kernel.value == pytest.approx(np.count_nonzero(R.T @ R) / R.shape[1] ** 2)
     assert found.popularity.most == R.sum(axis=0).max() and found.activity.most == R.sum(axis=1).max()
     assert found.expected["saturating"] == found.effects.both
-    assert found.chosen == "dense" and komd.CFKOMD().fit(small)._matrix.storage == "dense"
-    assert found.costs[0].bytes == komd.CFKOMD().fit(small)._matrix.bytes
+    assert found.chosen == "dense" and komd.CFKOMD().fit(small).matrix.storage == "dense"
+    assert found.costs[0].bytes == komd.CFKOMD().fit(small).matrix.bytes
 
 
 DEGENERATE = {

@@ -12,9 +12,9 @@ import pytest
 import komd
 from komd.errors import InputError
 from komd.models.registry import MODELS
-from komd.tuning import inner_fold as workshop_module
+from komd.tuning import inner_fold
 from komd.tuning import tune as tune_module
-from komd.tuning.inner_fold import Workshop
+from komd.tuning.inner_fold import InnerFold
 from komd.tuning.optuna_search import OptunaSearch
 from komd.tuning.search_space import SPACES, SearchParameter, free_parameters
 from komd.tuning.tuning_result import Trial, Tuning
@@ -66,7 +66,7 @@ def test_what_a_model_sets_is_kept():
 
 def fake(monkeypatch, value_of):
     """Let a function of the model stand for the measuring."""
-    monkeypatch.setattr(Workshop, "measure", lambda self, model: value_of(model))
+    monkeypatch.setattr(InnerFold, "measure", lambda self, model: value_of(model))
 
 
 def test_a_planted_optimum_is_found(data, monkeypatch):
@@ -157,8 +157,8 @@ def test_a_planted_leak_is_refused(data):
 def test_inner_folds_do_not_test_the_people_of_the_outer_one(data):
     """With the same seed for both, too: else all of them would come with half a history."""
     train, test = next(iter(komd.split.folds(data, folds=5, rng=0)))
-    (shop,) = tune_module.inner_folds(train, "auc", 5, 1, "random", 0, True, None, None)
-    outer, inner = ({u for u, _ in pairs(part)} for part in (test, shop.test))
+    (fold,) = tune_module.inner_folds(train, "auc", 5, 1, "random", 0, True, None, None)
+    outer, inner = ({u for u, _ in pairs(part)} for part in (test, fold.test))
     assert len(outer & inner) < 0.5 * len(inner)
 
 
@@ -177,7 +177,7 @@ def test_no_model_is_ever_fitted_to_what_an_inner_fold_tests(data, monkeypatch):
     train, test = next(iter(komd.split.folds(data, folds=5, rng=9)))
     outer = pairs(test)
     looked = []
-    real = workshop_module.evaluate
+    real = inner_fold.evaluate
 
     def spying(model, tested, **words):
         catalogue = model.catalogue
@@ -186,13 +186,13 @@ def test_no_model_is_ever_fitted_to_what_an_inner_fold_tests(data, monkeypatch):
         learned = {(catalogue.users[int(u)], i) for u, i in zip(owners, columns, strict=True)}
         assert not learned & pairs(tested) and not learned & outer and not pairs(tested) & outer
         fresh = model.clone().fit(data.keep(_mask(data, learned)))
-        mine = model._matrix.row(3) if hasattr(model, "_matrix") else None
+        mine = model.matrix.row(3) if hasattr(model, "matrix") else None
         if mine is not None:
             assert np.allclose(mine, _row_of(fresh, model, 3), atol=2e-5)
         looked.append(model.text)
         return real(model, tested, **words)
 
-    monkeypatch.setattr(workshop_module, "evaluate", spying)
+    monkeypatch.setattr(inner_fold, "evaluate", spying)
     komd.tune("CFKOMD", train, trials=6, rounds=2)
     assert len(looked) >= 10
 
@@ -202,7 +202,7 @@ def _row_of(fresh, model, item):
     to = fresh.catalogue.find_items(
         model.catalogue.item_ids(np.arange(len(model.catalogue.order), dtype=np.int32)), "error"
     )
-    return fresh._matrix.row(int(to[item]))[to]
+    return fresh.matrix.row(int(to[item]))[to]
 
 
 # ---- short cuts change nothing -----------------------------------------------------------------------------
@@ -233,46 +233,45 @@ SETTINGS = [
 @pytest.mark.parametrize("room", [1 << 30, 0], ids=["kept", "no room"])
 def test_reused_matrices_are_those_of_a_fresh_fit(inner, room):
     train, test = inner
-    shop = Workshop(train, test, "ndcg@10", room=room)
-    slow = Workshop(train, test, "ndcg@10", room=0, reuse=False)
+    fold = InnerFold(train, test, "ndcg@10", room=room)
+    slow = InnerFold(train, test, "ndcg@10", room=0, reuse=False)
     for text in SETTINGS + SETTINGS[::-1]:
         model = komd.model_from_text(text)
-        quick, fresh = shop.fitted(model), slow.fitted(model)
+        quick, fresh = fold.fitted(model), slow.fitted(model)
         assert quick.text == fresh.text == model.text
         some = fresh.catalogue.histories.block(0, 30)
-        assert np.allclose(quick._scores_of(some), fresh._scores_of(some), atol=2e-5)
-        assert shop.measure(model) == pytest.approx(slow.measure(model), abs=2e-3)
-    assert len(shop._kept) == (1 if room == 0 else len(shop._kept))
+        assert np.allclose(quick.block_scores(some), fresh.block_scores(some), atol=2e-5)
+        assert fold.measure(model) == pytest.approx(slow.measure(model), abs=2e-3)
 
 
 def test_a_change_of_cheap_parameters_makes_no_matrix(inner, monkeypatch):
     train, test = inner
-    shop = Workshop(train, test, "auc", room=1 << 30)
-    shop.measure(komd.CFKOMD(user_damping=0.5, popularity=0.2, ridge=10))
-    for name in ("_made", "_filtered"):
-        monkeypatch.setattr(Workshop, name, lambda self, *words: pytest.fail("made again"))
+    fold = InnerFold(train, test, "auc", room=1 << 30)
+    fold.measure(komd.CFKOMD(user_damping=0.5, popularity=0.2, ridge=10))
+    for name in ("matrix_from_counts", "filter_ridge"):
+        monkeypatch.setattr(f"komd.matrix.build.{name}", lambda *words, **more: pytest.fail("made again"))
     for parameter in SPACES["CFKOMD"]:
         for value in parameter.values if parameter.cheap else ():
-            shop.measure(komd.CFKOMD(user_damping=0.5, popularity=0.2, ridge=10, **{parameter.name: value}))
+            fold.measure(komd.CFKOMD(user_damping=0.5, popularity=0.2, ridge=10, **{parameter.name: value}))
 
 
 def test_another_filter_of_low_rank_needs_no_other_eigenvectors(inner, monkeypatch):
     train, test = inner
-    shop = Workshop(train, test, "auc", room=1 << 30)
-    shop.measure(komd.CFKOMD(popularity=0.2, ridge=30, rank=20, storage="sparse"))
-    monkeypatch.setattr("komd.tuning.inner_fold.leading", lambda *words, **more: pytest.fail("found again"))
+    fold = InnerFold(train, test, "auc", room=1 << 30)
+    fold.measure(komd.CFKOMD(popularity=0.2, ridge=30, rank=20, storage="sparse"))
+    monkeypatch.setattr("komd.matrix.build.leading", lambda *words, **more: pytest.fail("found again"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # the second filter is a rough one, which a search does not tell again and again
-        shop.measure(komd.CFKOMD(popularity=0.2, ridge=0.1, rank=20, storage="sparse"))
+        fold.measure(komd.CFKOMD(popularity=0.2, ridge=0.1, rank=20, storage="sparse"))
 
 
 def test_a_filter_that_single_precision_cannot_do_is_done_in_double(inner, monkeypatch):
     train, test = inner
-    shop = Workshop(train, test, "auc", room=1 << 30)
+    fold = InnerFold(train, test, "auc", room=1 << 30)
     monkeypatch.setattr("komd.matrix.ridge_filter._ALLOWED", 0.0)
     model = komd.CFKOMD(ridge=10)
-    quick, fresh = shop.fitted(model), model.clone().fit(train)
-    assert np.allclose(quick._matrix.values, fresh._matrix.values, atol=1e-6)
+    quick, fresh = fold.fitted(model), model.clone().fit(train)
+    assert np.allclose(quick.matrix.values, fresh.matrix.values, atol=1e-6)
 
 
 # ---- the same again, and on from where it stopped ----------------------------------------------------------
@@ -287,8 +286,8 @@ def test_the_same_search_twice(data):
 def test_it_goes_on_where_it_stopped(data, tmp_path, monkeypatch):
     first = komd.tune("CFKOMD", data, metric="ndcg@10", trials=7, rounds=1, keep=tmp_path)
     measured = []
-    real = Workshop.measure
-    monkeypatch.setattr(Workshop, "measure", lambda self, model: measured.append(model.text) or real(self, model))
+    real = InnerFold.measure
+    monkeypatch.setattr(InnerFold, "measure", lambda self, model: measured.append(model.text) or real(self, model))
     again = komd.tune("CFKOMD", data, metric="ndcg@10", trials=7, rounds=1, keep=tmp_path)
     assert not measured and again.trials == first.trials
     more = komd.tune("CFKOMD", data, metric="ndcg@10", trials=12, rounds=1, keep=tmp_path)
@@ -303,17 +302,17 @@ def test_it_goes_on_where_it_stopped(data, tmp_path, monkeypatch):
 
 
 def test_stopped_in_the_middle_what_was_done_is_kept(data, tmp_path, monkeypatch):
-    real = Workshop.measure
+    real = InnerFold.measure
 
     def stopping(self, model):
         if len(list(tmp_path.iterdir())) and len(json.loads(next(tmp_path.iterdir()).read_text())["trials"]) == 3:
             raise KeyboardInterrupt
         return real(self, model)
 
-    monkeypatch.setattr(Workshop, "measure", stopping)
+    monkeypatch.setattr(InnerFold, "measure", stopping)
     with pytest.raises(KeyboardInterrupt):
         komd.tune("EASE", data, trials=9, rounds=1, keep=tmp_path)
-    monkeypatch.setattr(Workshop, "measure", real)
+    monkeypatch.setattr(InnerFold, "measure", real)
     assert len(komd.tune("EASE", data, trials=5, rounds=1, keep=tmp_path).trials) == 5
 
 

@@ -208,7 +208,7 @@ def _opened(path: Path, request: dict[str, Any], alone: bool) -> tuple[dict[str,
             raise InputError(f"{file} cannot be read ({error}); choose another folder") from error
         if old != request:
             told = [f"{key} {old.get(key)!r}, not {value!r}" for key, value in request.items() if old.get(key) != value]
-            told = [each for each in told if not each.startswith("sha256")] or ["other data, people or candidates"]
+            told = [each for each in told if not each.startswith("sha256")] or ["other data, users or candidates"]
             raise InputError(
                 f"{path} holds the answer to another request: {'; '.join(told)}. Choose another folder, or remove it"
             )

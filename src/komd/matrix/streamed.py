@@ -58,8 +58,7 @@ class StreamedMatrix(ItemMatrix):
 
     @property
     def nonzeros(self) -> int:
-        everything = WeightedUsers(np.zeros(1, np.int64), self._all, np.zeros(0), np.zeros(0))
-        strips = (strip.arrays for strip in self.strips(everything))
+        strips = (strip.arrays for strip in self.row_strips(self._all))
         return sum(int(np.count_nonzero(s.values[: s.places[:, 2].sum()])) for s in strips)
 
     @property
@@ -228,9 +227,15 @@ class StreamedMatrix(ItemMatrix):
         return blocks, starts
 
     def strips(self, users: WeightedUsers, *, room: int = 1 << 29, threads: int | None = None) -> Iterator[Strip]:
+        return self.row_strips(np.unique(users.indices), room=room, threads=threads)
+
+    def row_strips(
+        self, rows: NDArray[np.int32], *, room: int = 1 << 29, threads: int | None = None
+    ) -> Iterator[Strip]:
+        """`strips` of these rows (distinct, ascending)."""
         from komd._core.strip_counting import CutStrip, cut_strip
 
-        rows, n = np.unique(users.indices), len(self._rows.indptr) - 1
+        n = len(self._rows.indptr) - 1
         cuts, pairs = self._cuts(rows, room), self.by_item.indptr
         most = max((pairs[last] - pairs[first] for first, last in cuts), default=0)
         cut = CutStrip(np.empty(n + 1, np.uint32), np.empty(most, np.uint16), np.empty(n // 8 + 1, np.uint8))
