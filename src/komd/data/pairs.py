@@ -12,7 +12,7 @@ from komd.data.columns import Column, ColumnRequest
 from komd.data.encode import as_text
 from komd.data.ids import Ids
 from komd.data.interactions import Interactions
-from komd.data.read import Rows, read_rows
+from komd.data.read import ReadRows, read_rows
 from komd.errors import InputError
 from komd.memory import budget
 
@@ -24,7 +24,7 @@ Numbers = NDArray[np.int32]
 class Pairs:
     """Pairs whose ids are still to be looked up."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: ReadRows) -> None:
         self._rows = rows
 
     def __len__(self) -> int:

@@ -34,7 +34,7 @@ from komd.errors import InputError, argument
 from komd.memory import budget
 from komd.progress import progress
 
-__all__ = ["Rows", "read", "read_rows"]
+__all__ = ["ReadRows", "read", "read_rows"]
 
 _AHEAD = 16  # batches that may wait to be encoded
 _QUOTED_INSIDE = r'^(".*"".*"|\'.*\'\'.*\')$'  # a field that was quoted because of a quote inside
@@ -124,7 +124,7 @@ def read(
     return data.said_to_be(rows.reading)
 
 
-class Rows(NamedTuple):
+class ReadRows(NamedTuple):
     """What was read, row by row in its order: row k is the pair (users[user_numbers[k]], items[item_numbers[k]])."""
 
     users: Ids
@@ -145,7 +145,7 @@ def read_rows(
     separator: str | None,
     database: Any,
     allowed: int,
-) -> Rows:
+) -> ReadRows:
     """The rows of a source that is neither `Interactions` nor a matrix; for the parameters see `read`."""
     with ExitStack() as stack:
         if database is not None:
@@ -183,7 +183,7 @@ def _is_pair(row: Any) -> bool:
     return isinstance(row, list | tuple) or (isinstance(row, np.ndarray) and row.ndim == 1)
 
 
-def _collect(tables: list[SourceTable], columns: ColumnRequest, min_rating: float | None) -> Rows:
+def _collect(tables: list[SourceTable], columns: ColumnRequest, min_rating: float | None) -> ReadRows:
     """Number the ids of all tables, one thread for users and one for items."""
     users, items = Encoder("user"), Encoder("item")
     times: list[NDArray[np.int64]] = []
@@ -229,14 +229,14 @@ def _collect(tables: list[SourceTable], columns: ColumnRequest, min_rating: floa
         item_ids, item_numbers = last.result()
     moments = np.concatenate(times) if times else None
     reading, text = Reading.together(readings, zeros), any(table.text for table in tables)
-    found = Rows(user_ids, item_ids, user_numbers, item_numbers, moments, reading, text, kept)
+    found = ReadRows(user_ids, item_ids, user_numbers, item_numbers, moments, reading, text, kept)
     for table, choice in zip(tables, choices, strict=True):
         if table.text:
             _refuse_misread(found, table, choice)
     return found
 
 
-def _refuse_misread(rows: Rows, table: SourceTable, choice: ColumnPositions) -> None:
+def _refuse_misread(rows: ReadRows, table: SourceTable, choice: ColumnPositions) -> None:
     """Refuse ids that show that a text file was not what its first lines promised."""
     user, item = table.columns[choice.user], table.columns[choice.item]
     if table.named and user in rows.users and item in rows.items:
