@@ -20,6 +20,18 @@ def cooccurrence(R):
     return np.array([[len(a & b) for b in users] for a in users], dtype=np.int64).reshape(len(users), len(users))
 
 
+def weighted_cooccurrence(R, weights):
+    """Σ_{v ∈ U_i ∩ U_j} weight_v, users ascending."""
+    m = R.shape[1]
+    out = np.zeros((m, m))
+    for i in range(m):
+        for j in range(m):
+            for v in range(len(R)):
+                if R[v, i] and R[v, j]:
+                    out[i, j] += weights[v]
+    return out
+
+
 def unit_items(R):
     """x_i = r_i / ‖r_i‖, one row per item; zero for an item nobody chose."""
     X = np.asarray(R, float).T
@@ -126,6 +138,27 @@ def kkt_gap(K, q, lam, alpha):
     assert abs(alpha.sum() - 1) < 1e-9
     g = K @ alpha + lam * alpha - q
     return float(g[alpha > 0].max() - g.min())
+
+
+def assert_optimal(K, q, lam, alpha, tol):
+    """`alpha` has a KKT gap of at most `tol`, and no answer of cvxopt is better than that allows."""
+    K = K.astype(np.float64)
+    gap = kkt_gap(K, q, lam, alpha)
+    assert gap <= tol + 1e-12
+    ours, theirs = (objective(K, q, lam, a) for a in (alpha, solve_simplex(K, q, lam)))
+    # Convexity: no point of the simplex is lower than `ours` by more than twice the gap.
+    assert theirs - 1e-8 * abs(theirs) - 1e-12 <= ours + 2 * gap
+    assert ours <= theirs + 1e-8 * abs(theirs) + 1e-10  # of a value next to nothing no share can be asked
+
+
+def move_between(K, q, lam, alpha, low, high):
+    """The weights with as much moved from `high` to `low` as makes `objective` least."""
+    toward = np.zeros(len(alpha))
+    toward[low] += 1.0
+    toward[high] -= 1.0
+    gradient = K @ alpha + lam * alpha - q
+    curvature = max(toward @ (K @ toward) + lam * toward @ toward, 1e-12)
+    return alpha + min(-(gradient @ toward) / curvature, alpha[high]) * toward
 
 
 def solve_simplex(K, q, lam):

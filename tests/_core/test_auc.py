@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from komd._core.auc import area_under_curve, mark_hits
+from komd._core.auc import LOWEST, area_under_curve, level_unchosen, mark_hits, pairs_won
 from tests import reference
+from tests._core.arrays import compiled_anew
 
 
 def problem(seed, levels):
@@ -60,6 +61,42 @@ def test_items_nobody_chose_are_below_all_others_and_equal(seed, levels, tie, ch
     for u in range(4):
         expected = reference.area_under_curve(scores[u][kind[u] == 1], scores[u][kind[u] == 2], tie)
         assert areas[u] == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+@compiled_anew
+def levelled(row, chosen):
+    level_unchosen(row, chosen)
+
+
+@compiled_anew
+def won(row, tested, tie):
+    return pairs_won(row, tested, tie)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.integers(-3, 45))
+def test_levelled_scores_are_below_all_others(seed, chosen):
+    row = problem(seed, 1000)[0][0]
+    expected = [LOWEST if j >= chosen and x > -np.inf else x for j, x in enumerate(row)]
+    levelled(row, chosen)
+    assert row.tolist() == expected
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.integers(0, 2**32 - 1), st.sampled_from([1, 3, 1000]), st.sampled_from([0.0, 0.5]), st.sampled_from([0, 9, 300])
+)
+def test_pairs_won_are_counted_strip_by_strip(seed, levels, tie, tested):
+    """Of few test items and of more than are compared one by one."""
+    rng = np.random.default_rng(seed)
+    others = rng.integers(0, levels, rng.integers(0, 80)).astype(float)
+    others[rng.random(len(others)) < 0.2] = -np.inf
+    positives = np.sort(rng.integers(0, levels, tested).astype(float))
+    able = others[others > -np.inf]
+    expected = sum(np.where(able < x, 1.0, np.where(able == x, tie, 0.0)).sum() for x in positives)
+    cut = int(rng.integers(0, len(others) + 1))
+    assert won(others, positives, tie) == expected
+    assert won(others[:cut], positives, tie) + won(others[cut:], positives, tie) == expected
 
 
 def test_ties_move_the_area():

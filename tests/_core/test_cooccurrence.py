@@ -1,112 +1,125 @@
-"""Co-occurrence counts against sets of users."""
+"""Co-occurrence, counted and weighted, against sets of users: to the last bit."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from scipy.sparse import csr_array
 
-from komd._core.cooccurrence import count_pairs, count_touched, count_upper, reach
-from komd._core.groups import CountedPairs
+from komd._core.cooccurrence import count_pairs, count_row, count_touched, count_upper, reach
 from tests import reference
+from tests._core.arrays import compiled_anew, pairs_of
 
 binary = arrays(np.bool_, array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=12))
+positive = st.floats(1e-300, 1e300)  # first touches must be seen whatever the size of the weights
 
 
-def both_ways(R):
-    """(user_indptr, user_items, item_indptr, item_users, item_where) of a dense matrix."""
-    rows = csr_array(R.astype(np.int64))
-    rows.sort_indices()
-    where = csr_array((np.arange(rows.nnz), rows.indices, rows.indptr), shape=R.shape).tocsc()
-    pointers = rows.indptr.astype(np.int64), where.indptr.astype(np.int64)
-    return (
-        pointers[0],
-        rows.indices.astype(np.int32),
-        pointers[1],
-        where.indices.astype(np.int32),
-        where.data.astype(np.int64),
-    )
+@st.composite
+def problems(draw):
+    """A matrix, weights of its users or None, and a block of its items."""
+    R = draw(binary)
+    weights = draw(st.none() | st.lists(positive, min_size=len(R), max_size=len(R)).map(np.array))
+    first = draw(st.integers(0, R.shape[1]))
+    return R, weights, first, draw(st.integers(first, R.shape[1]))
 
 
-@settings(deadline=None, max_examples=100)
-@given(binary, st.data())
-def test_upper_counts(R, data):
-    user_indptr, user_items, item_indptr, item_users, item_where = both_ways(R)
-    m = R.shape[1]
-    first = data.draw(st.integers(0, m))
-    last = data.draw(st.integers(first, m))
-    counts = np.zeros((last - first, m), np.int32)
-    count_upper(CountedPairs(item_indptr, item_users, user_indptr, user_items), item_where, first, last, counts)
-    expected = np.triu(reference.cooccurrence(R))[first:last]
-    assert np.array_equal(counts, expected)
+def expected_of(R, weights):
+    return reference.cooccurrence(R) if weights is None else reference.weighted_cooccurrence(R, weights)
 
 
 @settings(deadline=None, max_examples=100)
-@given(binary, st.data())
-def test_sparse_rows(R, data):
-    user_indptr, user_items, item_indptr, item_users, _ = both_ways(R)
-    m = R.shape[1]
-    first = data.draw(st.integers(0, m))
-    last = data.draw(st.integers(first, m))
+@given(problems())
+def test_upper_counts(problem):
+    R, weights, first, last = problem
+    pairs, item_where = pairs_of(R)
+    counts = np.zeros((last - first, R.shape[1]), np.int32 if weights is None else np.float64)
+    count_upper(pairs, item_where, first, last, counts, weights)
+    assert np.array_equal(counts, np.triu(expected_of(R, weights))[first:last])
+
+
+@settings(deadline=None, max_examples=100)
+@given(problems())
+def test_sparse_rows(problem):
+    R, weights, first, last = problem
+    m, kind = R.shape[1], np.int32 if weights is None else np.float64
     indptr = np.zeros(last - first + 1, np.int64)
-    indices = np.empty((last - first) * m + 1, np.int32)
-    counts = np.empty((last - first) * m + 1, np.int32)
-    counter = np.zeros(m, np.int32)
-    count_pairs(
-        CountedPairs(item_indptr, item_users, user_indptr, user_items), first, last, counter, indptr, indices, counts
-    )
+    indices, counts = np.empty((last - first) * m + 1, np.int32), np.empty((last - first) * m + 1, kind)
+    counter = np.zeros(m, kind)
+    count_pairs(pairs_of(R)[0], first, last, counter, indptr, indices, counts, weights)
     assert not counter.any()  # left as it was found
-    expected = reference.cooccurrence(R)[first:last]
+    expected = expected_of(R, weights)[first:last]
     for row, (start, stop) in enumerate(pairwise(indptr)):
         columns = np.flatnonzero(expected[row])
         assert indices[start:stop].tolist() == columns.tolist()
         assert counts[start:stop].tolist() == expected[row, columns].tolist()
 
 
+@compiled_anew
+def counted(pairs, first, stop, whole, counter, touched, end, weights):
+    return count_row(pairs, first, stop, whole, counter, touched, end, weights)
+
+
+@settings(deadline=None, max_examples=100)
+@given(problems(), st.booleans(), st.integers(0, 3))
+def test_one_row_and_the_list_of_what_it_met(problem, whole, end):
+    R, weights, i, last = problem
+    if i == last:
+        return
+    pairs, _ = pairs_of(R)
+    counter = np.zeros(R.shape[1], np.int32 if weights is None else np.float64)
+    touched = np.full(end + R.shape[1] + 1, -1, np.int32)
+    stop = counted(pairs, pairs.item_indptr[i], pairs.item_indptr[i + 1], whole, counter, touched, end, weights)
+    expected = expected_of(R, weights)[i]
+    assert np.array_equal(counter, expected)
+    assert sorted(touched[end:stop]) == ([] if whole else np.flatnonzero(expected).tolist())
+    assert (touched[:end] == -1).all()
+
+
 @settings(deadline=None, max_examples=100)
 @given(binary, st.data())
 def test_touched_items(R, data):
-    """Of any rows in any order, whole or from the diagonal on."""
-    user_indptr, user_items, item_indptr, item_users, item_where = both_ways(R)
+    """Of any rows in any order, complete or from the diagonal on."""
+    pairs, item_where = pairs_of(R)
     m = R.shape[1]
     rows = np.array(data.draw(st.lists(st.integers(0, m - 1), unique=True)), np.int32)
     expected = reference.cooccurrence(R) > 0
     for where, wanted in ((None, expected), (item_where, np.triu(expected))):
         stamps = np.full(m, -1, np.int32)
         touched = np.full(len(rows), 99, np.int64)
-        count_touched(CountedPairs(item_indptr, item_users, user_indptr, user_items), rows, stamps, touched, where)
+        count_touched(pairs, rows, stamps, touched, where)
         assert touched.tolist() == wanted[rows].sum(axis=1).tolist()
 
 
 @settings(deadline=None, max_examples=50)
 @given(binary)
 def test_reach(R):
-    user_indptr, user_items, *_ = both_ways(R)
+    pairs, _ = pairs_of(R)
     found = np.zeros(R.shape[1], np.int64)
-    reach(user_indptr, user_items, found)
+    reach(pairs.user_indptr, pairs.user_items, found)
     assert found.tolist() == (R.astype(int).T @ R.sum(axis=1)).tolist()
 
 
-def test_full_and_thin_rows_of_a_wide_matrix():
+@pytest.mark.parametrize("weighted", [False, True])
+def test_full_and_thin_rows_of_a_wide_matrix(weighted):
     """Rows put in order by sorting and rows put in order by going through all counters."""
     rng = np.random.default_rng(0)
     R = rng.random((30, 600)) < 0.01
     R[0] = True
     R[1, :300] = False
     R[0, 300:] = False
-    user_indptr, user_items, item_indptr, item_users, _ = both_ways(R)
+    weights, kind = (rng.random(30) + 0.1, np.float64) if weighted else (None, np.int32)
     indptr = np.zeros(601, np.int64)
-    indices, counts = np.empty(600 * 600 + 1, np.int32), np.empty(600 * 600 + 1, np.int32)
-    counter = np.zeros(600, np.int32)
-    count_pairs(
-        CountedPairs(item_indptr, item_users, user_indptr, user_items), 0, 600, counter, indptr, indices, counts
-    )
+    indices, counts = np.empty(600 * 600 + 1, np.int32), np.empty(600 * 600 + 1, kind)
+    counter = np.zeros(600, kind)
+    count_pairs(pairs_of(R)[0], 0, 600, counter, indptr, indices, counts, weights)
     filled = csr_array((counts[: indptr[-1]], indices[: indptr[-1]], indptr), shape=(600, 600))
     assert not counter.any() and filled.has_sorted_indices
     sizes = np.diff(indptr)
     assert (sizes * 64 > 600).any() and ((sizes > 1) & (sizes * 64 <= 600)).any()
-    assert np.array_equal(filled.toarray(), reference.cooccurrence(R))
+    expected = reference.cooccurrence(R) if weights is None else (R * weights[:, None]).T @ R
+    assert np.allclose(filled.toarray(), expected, rtol=0 if weights is None else 1e-14, atol=0)

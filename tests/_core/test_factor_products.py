@@ -1,79 +1,105 @@
-"""The low-rank correction of scores and entries: against numpy, and the same to the bit however it is cut."""
+"""The low-rank correction of scores and entries: against numpy, and the same to the last bit however it is cut."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
-import scipy.sparse as sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import random_array
 
-from komd._core import factor_products as lowrank
+from komd._core.factor_products import (
+    factor_products,
+    multiply_rows,
+    project,
+    subtract_row,
+    subtract_square,
+    subtract_squares,
+    subtract_targets,
+    tile_for,
+)
 from komd._core.groups import Rows
+from tests._core.arrays import compiled_anew, random_rows, rows_of
+
+# More items than are transposed at a time, or fewer.
+sizes = st.integers(0, 2**32 - 1), st.sampled_from([1, 7, 63, 64, 65, 150]), st.integers(1, 13), st.integers(1, 6)
 
 
 def some(seed, items, factors, users):
     rng = np.random.default_rng(seed)
     W = rng.standard_normal((items, factors)).astype(np.float32)
-    rows = [
-        np.sort(rng.choice(items, rng.integers(0, items + 1), replace=False)).astype(np.int32) for _ in range(users)
-    ]
-    indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-    return rng, W, indptr, np.concatenate([np.zeros(0, np.int32), *rows]), rows
-
-
-sizes = (st.integers(0, 2**32 - 1), st.integers(1, 150), st.integers(1, 13), st.integers(1, 6))
+    lists = random_rows(rng, users, items)
+    return rng, W, lists, rows_of(lists)
 
 
 @settings(deadline=None, max_examples=40)
 @given(*sizes)
-def test_scores_and_targets(seed, items, factors, users):
-    rng, W, indptr, indices, rows = some(seed, items, factors, users)
-    weights = rng.standard_normal(len(indices))
+def test_projections_products_and_targets(seed, items, factors, users):
+    rng, W, lists, rows = some(seed, items, factors, users)
+    weights, wide, tile = rng.standard_normal(len(rows.indices)), W.astype(float), tile_for(factors)
     projected = np.empty((users, factors), np.float32)
-    lowrank.project(W, Rows(indptr, indices), weights, np.empty(factors), projected)
-    wide = W.astype(float)
-    for u, row in enumerate(rows):
-        assert np.allclose(projected[u], weights[indptr[u] : indptr[u + 1]] @ wide[row], atol=1e-4)
-    tile = lowrank.tile_for(factors)
+    project(W, rows, weights, np.empty(factors), projected)
+    for u, mine in enumerate(lists):
+        expected = weights[rows.indptr[u] : rows.indptr[u + 1]] @ wide[mine]
+        assert np.allclose(projected[u], expected, rtol=1e-6, atol=1e-4)
     products = np.empty((users, items), np.float32)
-    lowrank.factor_products(projected, W, tile, products)
+    factor_products(projected, W, tile, products)
     assert np.allclose(products, projected.astype(float) @ wide.T, rtol=1e-4, atol=1e-3)
     for u in range(users):  # one user, part of the items: the same bits
         alone = np.empty((1, items - items // 2), np.float32)
-        lowrank.factor_products(projected[u : u + 1], W[items // 2 :], tile, alone)
+        factor_products(projected[u : u + 1], W[items // 2 :], tile, alone)
         assert np.array_equal(alone[0], products[u, items // 2 :])
-    scores = np.zeros(len(indices))
-    lowrank.subtract_targets(W, projected, Rows(indptr, indices), tile, scores)
-    expected = [products[u, row] for u, row in enumerate(rows)]
-    assert np.array_equal(-scores, np.concatenate([np.zeros(0), *expected]))
+    scores = np.zeros(len(rows.indices))
+    subtract_targets(W, projected, rows, tile, scores)
+    assert np.array_equal(-scores, np.concatenate([np.zeros(0), *(products[u, mine] for u, mine in enumerate(lists))]))
+
+
+@compiled_anew
+def square(W, added, h, K_u, tile):
+    subtract_square(W, added, h, K_u, tile)
+
+
+@compiled_anew
+def row_by_row(W, added, h, K_u, tile):
+    for x in range(h.shape[0]):
+        subtract_row(W, added, h, x, K_u[x], tile)
 
 
 @settings(deadline=None, max_examples=40)
 @given(*sizes, st.integers(0, 3), st.integers(0, 2))
 def test_squares(seed, items, factors, users, beside, added):
+    """Of all users, of one, and row by row; what stands beside the entries is left alone."""
     added = min(added, factors)
-    rng, W, indptr, indices, rows = some(seed, items, factors, users)
-    lengths = np.diff(indptr)
+    rng, W, lists, rows = some(seed, items, factors, users)
+    lengths, tile = np.diff(rows.indptr), tile_for(factors)
     starts = np.concatenate([[0], np.cumsum(lengths * (lengths + beside))]).astype(np.int64)
     before = rng.standard_normal(starts[-1]).astype(np.float32)
     blocks = before.copy()
-    lowrank.subtract_squares(W, added, Rows(indptr, indices), starts, lowrank.tile_for(factors), blocks)
-    for u, row in enumerate(rows):
-        if not len(row):
+    subtract_squares(W, added, rows, starts, tile, blocks)
+    signs = np.where(np.arange(factors) < factors - added, 1.0, -1.0)
+    for u, mine in enumerate(lists):
+        if not len(mine):
             continue
-        old, new = (b[starts[u] : starts[u + 1]].reshape(len(row), -1) for b in (before, blocks))
-        assert np.array_equal(new[:, len(row) :], old[:, len(row) :])  # what stands beside is left alone
-        own = W[row].astype(float)
-        signs = np.where(np.arange(factors) < factors - added, 1.0, -1.0)
-        assert np.allclose(new[:, : len(row)], old[:, : len(row)] - (own * signs) @ own.T, atol=1e-4)
+        old, new = (b[starts[u] : starts[u + 1]].reshape(len(mine), -1) for b in (before, blocks))
+        assert np.array_equal(new[:, len(mine) :], old[:, len(mine) :])
+        own = W[mine].astype(float)
+        expected = old[:, : len(mine)] - (own * signs) @ own.T
+        assert np.allclose(new[:, : len(mine)], expected, rtol=1e-5, atol=1e-4)
+        for one in (square, row_by_row):
+            alone = old.copy()
+            one(W, added, mine.astype(np.int32), alone, tile)
+            assert np.array_equal(alone, new)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_products_with_compressed_rows(seed):
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 9))
+def test_products_with_compressed_rows(seed, vectors):
     rng = np.random.default_rng(seed)
-    K = sparse.random_array((40, 40), density=0.2, rng=rng, format="csr", dtype=np.float32)
-    X = rng.standard_normal((40, 7)).astype(np.float32)
-    out = np.empty((30, 7), np.float32)
-    lowrank.multiply_rows(K.indptr[10:].astype(np.int64), K.indices.astype(np.int32), K.data, X, out)
-    assert np.allclose(out, (K @ X)[10:], atol=1e-5)
+    K = random_array((40, 40), density=0.2, rng=rng, format="csr", dtype=np.float32)
+    X = rng.standard_normal((40, vectors)).astype(np.float32)
+    out = np.full((40, vectors), np.nan, np.float32)
+    rows = Rows(K.indptr.astype(np.int64), K.indices.astype(np.int32))
+    multiply_rows(*rows, K.data, X, out)
+    assert np.allclose(out, K.toarray().astype(float) @ X, atol=1e-4)
+    part = np.empty((15, vectors), np.float32)  # some rows alone: the same bits
+    multiply_rows(rows.indptr[10:26], rows.indices, K.data, X, part)
+    assert np.array_equal(part, out[10:25])

@@ -6,16 +6,16 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from komd._core.compile import compiled
 from komd._core.prefetch import fetch_ahead, prefetch
+from tests._core.arrays import compiled_anew
 
 
-@compiled
+@compiled_anew
 def hint(array, index):
     prefetch(array, index)
 
 
-@compiled
+@compiled_anew
 def hint_all(item_users, user_indptr, user_items):
     for p in range(item_users.shape[0]):
         fetch_ahead(p, item_users, user_indptr, user_items)

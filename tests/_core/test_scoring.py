@@ -1,67 +1,80 @@
-"""Scores: dense = sparse = the sum written out."""
+"""Scores: dense = sparse = of single targets = the sum written out."""
 
 from __future__ import annotations
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csr_array
 
 from komd._core.groups import WeightedUsers
-from komd._core.scoring import score_dense, score_sparse
-from komd.matrix.sparse import SparseMatrix
+from komd._core.scoring import score_dense, score_sparse, score_targets
 from tests import reference
+from tests._core.arrays import random_rows, rows_of, stored, weighted
 
 
 def problem(seed, m, users):
     rng = np.random.default_rng(seed)
     M = rng.standard_normal((m, m)).astype(np.float32)
     M[rng.random((m, m)) < rng.random()] = 0.0
-    S = rng.standard_normal(m)
-    histories = [np.sort(rng.choice(m, rng.integers(0, m + 1), replace=False)) for _ in range(users)]
-    indptr = np.cumsum([0, *map(len, histories)]).astype(np.int64)
-    indices = np.concatenate([np.zeros(0), *histories]).astype(np.int32)
-    return M, S, histories, indptr, indices, rng.standard_normal(len(indices)), rng.standard_normal(users)
+    lists = random_rows(rng, users, m)
+    return rng, M, rng.standard_normal(m), lists, weighted(rng, lists)
 
 
-def compressed(M):
-    rows = csr_array(M)
-    return SparseMatrix(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data).stored()
+def both(M, S, users):
+    """Scores from the dense and from the compressed matrix."""
+    shape = len(users.offsets), len(S)
+    dense, sparse = np.full(shape, np.nan), np.full(shape, np.nan)
+    score_dense(M, S, users, dense)
+    score_sparse(stored(M, sparse=True), S, users, sparse)
+    return dense, sparse
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 20), st.integers(0, 5))
 def test_dense_is_sparse_is_the_sum(seed, m, users):
-    M, S, histories, indptr, indices, weights, offsets = problem(seed, m, users)
-    dense, sparse = np.full((users, m), np.nan), np.full((users, m), np.nan)
-    score_dense(M, S, WeightedUsers(indptr, indices, weights, offsets), dense)
-    score_sparse(compressed(M), S, WeightedUsers(indptr, indices, weights, offsets), sparse)
-    for u, history in enumerate(histories):
-        expected = reference.scores(M, S, history, weights[indptr[u] : indptr[u + 1]], offsets[u])
+    _, M, S, lists, weights = problem(seed, m, users)
+    dense, sparse = both(M, S, weights)
+    for u, history in enumerate(lists):
+        mine = weights.weights[weights.indptr[u] : weights.indptr[u + 1]]
+        expected = reference.scores(M, S, history, mine, weights.offsets[u])
         assert np.allclose(dense[u], expected, rtol=1e-13, atol=1e-13)
         assert np.allclose(sparse[u], expected, rtol=1e-13, atol=1e-13)
 
 
 def test_wider_than_one_strip():
     m = 2500
-    M, S, _, indptr, indices, weights, offsets = problem(0, m, 3)
-    dense, sparse = np.empty((3, m)), np.empty((3, m))
-    score_dense(M, S, WeightedUsers(indptr, indices, weights, offsets), dense)
-    score_sparse(compressed(M), S, WeightedUsers(indptr, indices, weights, offsets), sparse)
-    expected = np.zeros((3, m))
-    for u in range(3):
-        mine = slice(indptr[u], indptr[u + 1])
-        expected[u] = weights[mine] @ M[indices[mine]].astype(float) - offsets[u] * S
-    assert np.allclose(dense, expected, atol=1e-11)
-    assert np.allclose(sparse, expected, atol=1e-11)
+    _, M, S, lists, users = problem(0, m, 3)
+    dense, sparse = both(M, S, users)
+    for u, history in enumerate(lists):
+        mine = users.weights[users.indptr[u] : users.indptr[u + 1]]
+        expected = mine @ M[history].astype(float) - users.offsets[u] * S
+        assert np.allclose(dense[u], expected, atol=1e-11)
+        assert np.allclose(sparse[u], expected, atol=1e-11)
 
 
 def test_one_user_scores_as_in_a_block():
-    M, S, _, indptr, indices, weights, offsets = problem(1, 1500, 5)
+    _, M, S, lists, users = problem(1, 1500, 5)
     block, alone = np.empty((5, 1500)), np.empty((1, 1500))
-    score_dense(M, S, WeightedUsers(indptr, indices, weights, offsets), block)
-    for u in range(5):
-        mine = slice(indptr[u], indptr[u + 1])
-        pointers = np.array([0, indptr[u + 1] - indptr[u]])
-        score_dense(M, S, WeightedUsers(pointers, indices[mine], weights[mine], offsets[u : u + 1]), alone)
+    score_dense(M, S, users, block)
+    for u, history in enumerate(lists):
+        mine = slice(users.indptr[u], users.indptr[u + 1])
+        score_dense(M, S, WeightedUsers(*rows_of([history]), users.weights[mine], users.offsets[u : u + 1]), alone)
         assert np.array_equal(alone[0], block[u])
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 20), st.integers(0, 5), st.booleans())
+def test_targets_score_as_in_the_block_to_the_last_bit(seed, m, users, skip):
+    """From K(i, t) gathered; with `skip`, behind the entries between each user's own items."""
+    rng, M, S, lists, weights = problem(seed, m, users)
+    wanted = random_rows(rng, users, m)
+    targets, pieces, starts = rows_of(wanted), [np.zeros(0, np.float32)], [0]
+    for history, mine in zip(lists, wanted, strict=True):
+        before = np.full((len(history), len(history) if skip else 0), np.nan, np.float32)
+        block = np.hstack([before, M[np.ix_(history, mine)]])
+        pieces.append(block.ravel())
+        starts.append(starts[-1] + block.size)
+    scores = np.full(len(targets.indices), np.nan)
+    score_targets(np.concatenate(pieces), np.array(starts, np.int64), skip, S, weights, *targets, scores)
+    dense, _ = both(M, S, weights)
+    assert scores.tolist() == [dense[u, j] for u, mine in enumerate(wanted) for j in mine]

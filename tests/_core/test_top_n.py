@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from komd._core.groups import Rows
-from komd._core.top_n import mask, push_top, sort_top
+from komd._core.top_n import mask, mask_strip, push_top, sort_top
 from tests import reference
+from tests._core.arrays import random_rows, rows_of
 
 # Few distinct values, so that ties are everywhere; some items out of the running.
 values = st.lists(st.sampled_from([-np.inf, -1.0, -0.0, 0.0, 0.5, 2.0, np.inf]), min_size=1, max_size=40)
@@ -88,9 +88,21 @@ def test_minus_infinity_is_never_taken():
     assert best[2][0] == 0
 
 
-def test_mask():
-    scores = np.ones((3, 4))
-    mask(Rows(np.array([0, 2, 2, 3]), np.array([0, 3, 1], np.int32)), scores)
-    gone = np.isneginf(scores)
-    assert np.argwhere(gone).tolist() == [[0, 0], [0, 3], [2, 1]]
-    assert (scores[~gone] == 1).all()
+@settings(deadline=None, max_examples=50)
+@given(st.integers(0, 2**32 - 1))
+def test_masked_items_are_at_minus_infinity_and_others_as_they_were(seed):
+    """In one piece, or strip by strip for each user."""
+    rng = np.random.default_rng(seed)
+    users, m = 4, int(rng.integers(1, 40))
+    lists = random_rows(rng, users, m)
+    rows, before = rows_of(lists), rng.standard_normal((users, m))
+    expected = [[-np.inf if j in lists[u] else before[u, j] for j in range(m)] for u in range(users)]
+    whole = before.copy()
+    mask(rows, whole)
+    assert whole.tolist() == expected
+    parts, cursor = before.copy(), rows.indptr[:-1].copy()
+    for first, last in pairwise([0, *np.sort(rng.integers(0, m + 1, 3)), m]):
+        for u in range(users):
+            mask_strip(rows.indptr[u + 1], rows.indices, first, cursor[u : u + 1], parts[u, first:last])
+    assert parts.tolist() == expected
+    assert cursor.tolist() == rows.indptr[1:].tolist()

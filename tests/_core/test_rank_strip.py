@@ -1,0 +1,78 @@
+"""Ranking strip by strip: the lists and the areas of scores that are held whole."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from komd._core.auc import LOWEST
+from komd._core.rank_strip import ItemTerms, Lists, Masked, TargetPairs, rank_strip
+from komd._core.scoring import score_dense
+from komd._core.top_n import sort_top
+from tests import reference
+from tests._core.arrays import random_rows, rows_of, strip_of, weighted
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.booleans(), st.booleans(), st.booleans(), st.sampled_from([0.0, 0.5]))
+def test_lists_and_pairs_won(seed, exclude, listed, corrected, tie):
+    rng = np.random.default_rng(seed)
+    m, count, n = int(rng.integers(1, 40)), 5, 7
+    K = np.round(rng.random((m, m)) * (rng.random((m, m)) < 0.5), 1).astype(np.float32)  # rounded: there are ties
+    S, popularity = rng.standard_normal(m), np.sort(rng.integers(0, 9, m)).astype(float)[::-1].copy()
+    histories = [[], *random_rows(rng, count - 1, m)]
+    users = weighted(rng, histories)
+    known = [np.union1d(history, rng.choice(m, min(m, 2))).astype(int) for history in histories]
+    tested = [np.setdiff1d(mine, seen) for mine, seen in zip(random_rows(rng, count, m), known, strict=True)]
+    candidates = np.flatnonzero(rng.random(m) < 0.8).astype(np.int32)
+    chosen = int(rng.integers(0, m + 1))
+    correction = np.round(rng.standard_normal((count, m)), 1).astype(np.float32)
+
+    # What is held whole, and the answers by the slow twins.
+    scores = np.empty((count, m))
+    score_dense(K, S, users, scores)
+    for u, history in enumerate(histories):
+        if not len(history):
+            scores[u] = popularity
+        elif corrected:
+            scores[u] -= correction[u]
+    levelled = scores.copy()
+    levelled[:, chosen:] = LOWEST
+    top, won = [], []
+    for u in range(count):
+        masked = scores[u].copy()
+        masked[known[u] if exclude else []] = -np.inf
+        top.append(reference.top(masked, candidates, n) if listed else [])
+        others = np.setdiff1d(np.arange(m), [*known[u], *tested[u]])
+        pairs = len(tested[u]) * len(others)
+        area = reference.area_under_curve(levelled[u][tested[u]], levelled[u][others], tie)
+        won.append(area * pairs if pairs else 0.0)
+
+    rows, targets = rows_of(known), rows_of(tested)
+    masks = Masked(*rows, rows.indptr[:-1].copy(), exclude)
+    ascending = np.concatenate([np.zeros(0), *(np.sort(levelled[u][tested[u]]) for u in range(count))])
+    measured = TargetPairs(*targets, targets.indptr[:-1].copy(), ascending, tie, chosen, np.zeros(count))
+    length = n if listed else 0
+    best = np.zeros((count, length), np.int32), np.zeros((count, length)), np.zeros(count, np.int64)
+    for first, last in pairwise([0, *np.sort(rng.integers(0, m + 1, 2)), m]):
+        inside = candidates[(candidates >= first) & (candidates < last)]
+        rank_strip(
+            strip_of(K, first, last, rng),
+            first,
+            ItemTerms(S[first:last], popularity[first:last]),
+            users,
+            correction[:, first:last].copy() if corrected else np.zeros((0, 0), np.float32),
+            masks,
+            Lists(inside, *best),
+            measured,
+            np.empty((1, last - first)),
+        )
+    sort_top(*best)
+    for u in range(count):
+        assert best[0][u, : best[2][u]].tolist() == top[u]
+        assert best[1][u, : best[2][u]].tolist() == scores[u][top[u]].tolist()
+    assert measured.won.tolist() == pytest.approx(won, abs=1e-9)
