@@ -36,35 +36,6 @@ DOCUMENTED = {"_replace", "_fields", "_asdict", "_make", "os._exit", "_dummy", "
 STORAGES = {"dense", "sparse", "streamed"}
 MOST_PARAMETERS = 10
 
-# What still breaks a rule. An entry that no longer does must be removed.
-_TO_DO: dict[str, set[str]] = {
-    "private names": set(),
-    "module names": set(),
-    "class names": set(),
-    "kinds of matrices": set(),
-    "parameters": set(),
-    "twins": {
-        "pairs_won",
-        "level_unchosen",
-        "count_row",
-        "gather_rows",
-        "copy_pieces",
-        "score_targets",
-        "subtract_row",
-        "subtract_square",
-        "rank_strip",
-        "solve_simplex",
-        "worst_pair",
-        "move_weight",
-        "solve_shrinking",
-        "cut_strip",
-        "count_strip",
-        "lay_out",
-        "score_strip",
-        "mask_strip",
-    },
-}
-
 
 def within(path):
     return path.relative_to(SOURCE).as_posix()
@@ -79,13 +50,10 @@ def layer(path):
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
-def expect(rule, found):
-    """`found` (what breaks a rule -> where or how) holds what `_TO_DO` still allows, all of that and nothing else."""
-    allowed = _TO_DO.get(rule, set())
-    wrong = [f"{name}: {', '.join(sorted(set(how)))}" for name, how in found.items() if name not in allowed]
+def assert_none(rule, found):
+    """`found`: what breaks a rule -> where or how."""
+    wrong = [f"{name}: {', '.join(sorted(set(how)))}" for name, how in found.items() if how]
     assert not wrong, "\n".join([f"{rule}:", *wrong])
-    right = allowed - set(found)
-    assert not right, f"{rule}: put right, so to be removed from _TO_DO: {', '.join(sorted(right))}"
 
 
 # ---- imports ------------------------------------------------------------------------------------------------------
@@ -172,8 +140,7 @@ def foreign_private_names(module):
 
 
 def test_underscore_names_stay_in_their_module():
-    found = {within(path): list(foreign_private_names(tree(path))) for path in MODULES}
-    expect("private names", {path: names for path, names in found.items() if names})
+    assert_none("private names", {within(path): list(foreign_private_names(tree(path))) for path in MODULES})
 
 
 def test_no_two_modules_share_a_name():
@@ -181,7 +148,7 @@ def test_no_two_modules_share_a_name():
     for path in MODULES:
         if path.stem not in ("__init__", "__main__"):
             where[path.stem].append(within(path))
-    expect("module names", {name: paths for name, paths in where.items() if len(paths) > 1})
+    assert_none("module names", {name: paths for name, paths in where.items() if len(paths) > 1})
 
 
 def test_no_two_public_classes_share_a_name():
@@ -190,7 +157,7 @@ def test_no_two_public_classes_share_a_name():
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 where[node.name].append(within(path))
-    expect("class names", {name: paths for name, paths in where.items() if len(paths) > 1})
+    assert_none("class names", {name: paths for name, paths in where.items() if len(paths) > 1})
 
 
 # ---- kinds of matrices --------------------------------------------------------------------------------------------
@@ -228,8 +195,7 @@ def test_what_kind_a_matrix_is_decides_nothing_outside_its_folder():
     kinds = set(matrix_classes())
     assert {"DenseMatrix", "SparseMatrix", "StreamedMatrix"} <= kinds
     outside = [path for path in MODULES if layer(path) != "matrix"]
-    found = {within(path): list(decisions_by_kind(tree(path), kinds)) for path in outside}
-    expect("kinds of matrices", {path: asked for path, asked in found.items() if asked})
+    assert_none("kinds of matrices", {within(path): list(decisions_by_kind(tree(path), kinds)) for path in outside})
 
 
 # ---- the compiled core --------------------------------------------------------------------------------------------
@@ -254,7 +220,7 @@ def test_compiled_functions_take_groups_of_arrays():
             count = len(taken.posonlyargs + taken.args + taken.kwonlyargs)
             if count > MOST_PARAMETERS:
                 found[function.name] = [f"{within(path)} takes {count}"]
-    expect("parameters", found)
+    assert_none("parameters", found)
 
 
 def public_names(path):
@@ -275,7 +241,7 @@ def test_every_compiled_function_has_a_test_of_its_own():
         for function in compiled_functions(path):
             if function.name in public and function.name not in used:
                 found[function.name] = [f"not called in tests/_core/{test.name}"]
-    expect("twins", found)
+    assert_none("twins", found)
 
 
 def test_named_twins_exist():
