@@ -1,4 +1,4 @@
-"""komd on Spark: Spark schedules, stores and repeats what was lost; komd's compiled kernels run in its Python workers.
+"""komd on Spark: Spark schedules, stores and retries tasks; komd's compiled code runs in its Python workers.
 
 from komd.spark import KomdRecommender
 

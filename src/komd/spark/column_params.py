@@ -1,4 +1,4 @@
-"""The names of columns, shared by the estimator and the fitted model."""
+"""Spark parameters for the names of columns, shared by the estimator and the fitted model."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame
 
 from komd.errors import InputError, nearest
 
-__all__ = ["Columns", "chosen"]
+__all__ = ["ColumnParams", "select_columns"]
 
 
-class Columns(Params):
+class ColumnParams(Params):
     """`userCol`, `itemCol`, `predictionCol`."""
 
     userCol: Param[str] = Param(Params._dummy(), "userCol", "column of user ids", TypeConverters.toString)
@@ -46,8 +46,8 @@ class Columns(Params):
         return str(self.getOrDefault(self.itemCol))
 
 
-def chosen(frame: DataFrame, **columns: str) -> DataFrame:
-    """These columns of a frame under the names given; an InputError where one is missing."""
+def select_columns(frame: DataFrame, **columns: str) -> DataFrame:
+    """These columns of a frame, renamed to the keywords; an InputError if one is missing."""
     from pyspark.sql import functions as F
 
     for role, name in columns.items():

@@ -1,4 +1,4 @@
-"""The estimator: a komd model as a text, the names of columns, and `fit`."""
+"""The estimator: the text of a komd model, the names of columns, and `fit`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from komd.engine.kernel_based import KernelBased
 from komd.engine.recommender import Recommender
 from komd.errors import InputError
 from komd.models.registry import model_from_text
-from komd.spark.column_params import Columns, chosen
+from komd.spark.column_params import ColumnParams, select_columns
 from komd.spark.distributed_fit import learn
 from komd.spark.gather_catalogue import catalogue_of
 from komd.spark.model_folder import check_executors, context_of
@@ -25,7 +25,7 @@ from komd.spark.spark_model import KomdRecommenderModel
 __all__ = ["KomdRecommender"]
 
 
-class KomdRecommender(Columns, Estimator[Any], DefaultParamsReadable, DefaultParamsWritable):
+class KomdRecommender(ColumnParams, Estimator[Any], DefaultParamsReadable, DefaultParamsWritable):
     """A komd model fitted by Spark.
 
     Parameters
@@ -33,17 +33,17 @@ class KomdRecommender(Columns, Estimator[Any], DefaultParamsReadable, DefaultPar
     model
         The model, or its text: `CFKOMD`, `ECFOMD`, `MSDW` or `RP3Beta`, with any of their parameters.
     userCol, itemCol
-        Columns of ids, of any type that komd takes (whole numbers, text, dates, bytes). Other columns are not read, a
-        pair that comes twice counts once. Ratings are not read: leave out low-rated rows before. To keep such pairs
-        out of the lists as well, fit on one machine (`komd.read(..., min_rating=...)`) and load the model here.
+        Columns of ids, of any type that komd takes (whole numbers, text, dates, bytes). A repeated pair counts once.
+        Other columns are not read, except that rows rated 0 are left out. Filter low-rated rows before; to keep such
+        pairs out of the lists as well, fit on one machine (`komd.read(..., min_rating=...)`) and load the model here.
     predictionCol
-        What `transform` of the fitted model calls the scores.
+        The column of scores that `transform` of the fitted model adds.
     sharedFolder
-        A folder on storage that the driver and every executor mount under the same name; the model is put there and
-        mapped in place. Without it Spark ships the model's files to each executor.
+        A folder on storage that the driver and every executor mount at the same path; the model is saved there and
+        memory-mapped. Without it Spark ships the model's files to each executor.
     memory
-        What a Python worker may use, such as "2GB", and what the driver may use to hold K; by default a worker's share,
-        by cores, of 60 % of what is free on its node, and 60 % of what is free on the driver.
+        The budget of a Python worker, such as "2GB", and of the driver for K. By default 60 % of the free memory on the
+        driver, and on a node 60 % of the free memory divided by its cores.
 
     Examples
     --------
@@ -82,15 +82,15 @@ class KomdRecommender(Columns, Estimator[Any], DefaultParamsReadable, DefaultPar
 
     def _fit(self, dataset: DataFrame) -> KomdRecommenderModel:
         context = context_of(dataset.sparkSession)
-        columns = chosen(dataset, user=self._user, item=self._item).schema
+        columns = select_columns(dataset, user=self._user, item=self._item).schema
         check_executors(context)
         catalogue = catalogue_of(dataset, self._user, self._item)
         model = model_from_text(self.getOrDefault(self.model))
         assert isinstance(model, KernelBased)
         memory = self.getOrDefault(self.memory) if self.isDefined(self.memory) else None
-        with tempfile.TemporaryDirectory(prefix="komd-fit-") as aside:
+        with tempfile.TemporaryDirectory(prefix="komd-fit-") as temporary:
             shared = self.isDefined(self.sharedFolder)
-            path = Path(self.getOrDefault(self.sharedFolder)) if shared else Path(aside) / "model"
+            path = Path(self.getOrDefault(self.sharedFolder)) if shared else Path(temporary) / "model"
             folder = learn(context, model, catalogue, path, shared=shared, memory=memory)
         fitted = KomdRecommenderModel(
             model, folder, memory=memory, types=(columns["user"].dataType, columns["item"].dataType)

@@ -1,4 +1,4 @@
-"""From a frame of pairs to a catalogue: Spark finds the ids and brings each user's rows together, workers pack them."""
+"""From a frame of pairs to a catalogue: Spark finds the ids and groups rows by user, workers pack them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from komd.data.ids import Ids
 from komd.data.interactions import Interactions
 from komd.engine.catalogue import Catalogue
 from komd.errors import InputError
-from komd.spark.column_params import chosen
+from komd.spark.column_params import select_columns
 from komd.spark.model_folder import context_of
 
 __all__ = ["catalogue_of"]
@@ -29,24 +29,25 @@ _PACKED = "rows long, no_user long, no_item long, pairs long, ids binary, length
 def catalogue_of(frame: DataFrame, user: str, item: str) -> Catalogue:
     """The catalogue of a frame of interactions, the same as `Catalogue.of` makes on one machine.
 
-    Rows move once: to where their user's others are, users ascending from partition to partition, and stay there (a
-    frame that is read twice may not be the same twice). Then a worker numbers the items, drops repetitions and packs
-    what is left, so that only ids and numbers come to the driver.
+    Rows are shuffled once, by ranges of users, and cached (a frame that is read twice may not be the same twice). Then
+    workers number the items, drop repeated pairs and pack the rest, so that only ids and numbers come to the driver.
     """
-    with ExitStack() as done:  # whatever comes of it, Spark forgets what was kept
-        pairs = chosen(_rated(frame, user, item), user=user, item=item).repartitionByRange("user").persist()
-        done.callback(pairs.unpersist)
+    with ExitStack() as cleanup:  # whatever happens, Spark drops what was cached
+        pairs = (
+            select_columns(_chosen_rows(frame, user, item), user=user, item=item).repartitionByRange("user").persist()
+        )
+        cleanup.callback(pairs.unpersist)
         items = _ascending(pairs.select("item").dropna().distinct().sort("item").toArrow().column(0), "item")
         known = context_of(frame.sparkSession).broadcast(items.values)
-        done.callback(known.destroy)
+        cleanup.callback(known.destroy)
 
         def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            from komd.spark.executor_tasks import packed
+            from komd.spark.executor_tasks import packed_rows
 
-            return packed(known.value, batches)
+            return packed_rows(known.value, batches)
 
         parts = pairs.mapInArrow(pack, _PACKED).persist()
-        done.callback(parts.unpersist)
+        cleanup.callback(parts.unpersist)
         totals: Any = parts.agg(*(F.sum(name) for name in ("rows", "no_user", "no_item", "pairs"))).first()
         rows, no_user, no_item, kept = (int(total or 0) for total in totals)
         _refuse_missing(rows, no_user, no_item, user, item)
@@ -54,8 +55,8 @@ def catalogue_of(frame: DataFrame, user: str, item: str) -> Catalogue:
     return Catalogue.of(data)
 
 
-def _rated(frame: DataFrame, user: str, item: str) -> DataFrame:
-    """The rows that count as chosen, by the rule of `komd.read`: not those rated 0; negative ratings are refused."""
+def _chosen_rows(frame: DataFrame, user: str, item: str) -> DataFrame:
+    """The rows that count as chosen, as in `komd.read`: rows rated 0 do not, negative ratings are refused."""
     ratings = [name for name in frame.columns if role(name) == "rating" and name not in (user, item)]
     if not ratings or not isinstance(frame.schema[ratings[0]].dataType, T.NumericType):
         return frame
@@ -78,7 +79,7 @@ def _refuse_missing(rows: int, no_user: int, no_item: int, user: str, item: str)
 
 
 def _joined(parts: DataFrame, items: Ids, pairs: int) -> Interactions:
-    """What the workers packed, one after another."""
+    """The interactions, from the packed partitions in order."""
     ids: list[pa.Array] = []
     lengths: list[np.ndarray] = []
     indices = np.empty(pairs, np.int32)
@@ -96,8 +97,10 @@ def _joined(parts: DataFrame, items: Ids, pairs: int) -> Interactions:
 
 
 def _ascending(values: pa.ChunkedArray, role: str) -> Ids:
-    """Ids that Spark has sorted, if that is how komd sorts them."""
+    """Ids sorted by Spark; refused if komd would sort them in another order."""
     ids, ranks = encode(values, noun=role)
     if not np.array_equal(ranks, np.arange(len(ids), dtype=np.int32)):
-        raise InputError(f"{role} ids of type {values.type} are ordered otherwise by Spark; cast the column to text")
+        raise InputError(
+            f"{role} ids of type {values.type} are sorted in another order by Spark; cast the column to text"
+        )
     return ids

@@ -1,4 +1,4 @@
-"""A model folder where executors can map it: on storage that all of them see, or shipped to each by Spark."""
+"""A model folder that executors can memory-map: on storage that all of them mount, or shipped to each by Spark."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ __all__ = ["Folder", "check_executors", "context_of", "ship"]
 
 @dataclass(frozen=True)
 class Folder:
-    """Where a saved model is for executors: at a `path` they all see, or, without one, among Spark's own files.
+    """Where executors find a saved model: at a `path` that all of them mount or, without one, among Spark's own files.
 
-    `manifest` is the model's manifest, word for word: it names every file by its checksum.
+    `manifest` is the text of the model's manifest: it names every file by its checksum.
     """
 
     manifest: str
@@ -35,16 +35,16 @@ class Folder:
         """The folder on this executor."""
         if self.path is not None:
             found = Path(self.path)
-            where = f"{socket.gethostname()} (pid {os.getpid()})"
+            name = f"{socket.gethostname()} (pid {os.getpid()})"
             if not (found / store.MANIFEST).is_file():
                 raise ModelFileError(
-                    f"executor {where} cannot see the model folder {found}; put it on storage that every executor "
+                    f"executor {name} cannot see the model folder {found}; put it on storage that every executor "
                     "mounts, or leave sharedFolder out to have Spark ship it"
                 )
             if store.manifest_text(found) != self.manifest:
-                raise ModelFileError(f"executor {where} sees another model at {found} than the driver does")
+                raise ModelFileError(f"executor {name} sees another model at {found} than the driver does")
             return found
-        return Path(SparkFiles.getRootDirectory()).absolute()  # all files that Spark shipped, each under its own name
+        return Path(SparkFiles.getRootDirectory()).absolute()  # all files that Spark shipped
 
     def on_driver(self) -> Path:
         """The folder on the driver."""
@@ -59,9 +59,9 @@ def ship(context: SparkContext, path: Path, *, shared: bool) -> Folder:
     try:
         staged = [_staged(path / name) for name in store.named_files(manifest)]
     except FileNotFoundError as error:
-        if store.manifest_text(path) != manifest:  # a save has replaced the model meanwhile
+        if store.manifest_text(path) != manifest:  # a save has replaced the model in the meantime
             return ship(context, path, shared=shared)
-        raise ModelFileError(f"{path} is not whole: {error.filename} is missing; save the model again") from error
+        raise ModelFileError(f"{path} is incomplete: {error.filename} is missing; save the model again") from error
     for file in staged:
         context.addFile(str(file))
     return Folder(manifest)
@@ -81,10 +81,10 @@ def _staged(file: Path) -> Path:
 
 @cache
 def _stage() -> Path:
-    """Where files are served from, until this process ends.
+    """The folder from which Spark ships files, until this process ends.
 
-    Frames are computed when somebody asks, perhaps after the model object or its folder is gone, and Spark knows a file
-    by its name: the same content, which has the same name, must always come from the same place.
+    Frames are lazy: they may be computed after the model object or its folder is gone. Spark identifies a file by its
+    name, so files with the same name, which have the same content, must always come from the same folder.
     """
     path = Path(tempfile.mkdtemp(prefix="komd-spark-"))
     atexit.register(shutil.rmtree, path, ignore_errors=True)
@@ -103,13 +103,13 @@ def context_of(session: SparkSession) -> SparkContext:
 
 
 def check_executors(context: SparkContext, folder: Folder | None = None) -> None:
-    """Refuse, in words, executors that lack komd or what it needs, have another komd, or do not see the folder."""
+    """Raise InputError if executors lack komd or what it needs, have another version, or do not see the folder."""
     from importlib import metadata
 
     version = metadata.version("komd")
 
-    # Sent by value and importing inside: it must arrive where komd cannot be imported.
-    def look(_: object) -> list[str]:
+    # Sent by value, with imports inside: it must run where komd cannot be imported.
+    def check_packages(_: object) -> list[str]:
         import socket
         import sys
 
@@ -125,7 +125,7 @@ def check_executors(context: SparkContext, folder: Folder | None = None) -> None
             return [f"{where} has komd {metadata.version('komd')}, the driver {version}; install the same"]
         return []
 
-    def see(_: object) -> list[str]:
+    def check_folder(_: object) -> list[str]:
         from komd.errors import KomdError
 
         try:
@@ -136,10 +136,10 @@ def check_executors(context: SparkContext, folder: Folder | None = None) -> None
         return []
 
     slots = max(2, context.defaultParallelism) * 2
-    for question in (look, see) if folder is not None else (look,):
+    for check in (check_packages, check_folder) if folder is not None else (check_packages,):
         try:
-            told = context.parallelize(range(slots), slots).mapPartitions(question).distinct().collect()
+            problems = context.parallelize(range(slots), slots).mapPartitions(check).distinct().collect()
         except PySparkException as error:
             raise InputError(f"executors cannot run Python work: {error}") from error
-        if told:
-            raise InputError("; ".join(sorted(told)[:3]))
+        if problems:
+            raise InputError("; ".join(sorted(problems)[:3]))

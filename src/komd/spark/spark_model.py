@@ -20,23 +20,22 @@ from komd.engine.kernel_based import KernelBased
 from komd.engine.requests import candidate_items
 from komd.errors import InputError
 from komd.models.registry import load_exactly
-from komd.spark.column_params import Columns, chosen
+from komd.spark.column_params import ColumnParams, select_columns
 from komd.spark.model_folder import Folder, check_executors, context_of, ship
 
 __all__ = ["KomdRecommenderModel", "UnknownIdsWarning"]
 
-_TASKS = 4  # a core, where K is held: enough to even out, and to lose little with an executor
+_TASKS = 4  # a core, if K is in memory: balances the load, and a lost executor costs little
 
 
 class UnknownIdsWarning(UserWarning):
-    """Ids that the model does not know were passed over; the message counts them."""
+    """Ids that the model does not know were skipped; the message counts them."""
 
 
-class KomdRecommenderModel(Columns, Model):
-    """A komd model whose lists are made by Spark's executors, each mapping the same folder.
+class KomdRecommenderModel(ColumnParams, Model):
+    """A komd model whose lists are made by Spark's executors, which memory-map the same folder.
 
-    `komd` is the model itself, as on one machine. Lists are those that it would give, to the last rank, however the
-    work is cut.
+    `komd` is the model itself, as on one machine. The lists are exactly those that it gives, for any partitioning.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class KomdRecommenderModel(Columns, Model):
         shared: bool = False,
         memory: str | int | None = None,
     ) -> Self:
-        """A model saved by komd, here or on one machine. `shared`: every executor sees it under this very path."""
+        """A model saved by komd, here or on one machine. `shared`: every executor mounts it at the same path."""
         spark = SparkSession.getActiveSession()
         if spark is None:
             raise InputError("there is no Spark session yet: SparkSession.builder.master(...).getOrCreate() first")
@@ -90,14 +89,14 @@ class KomdRecommenderModel(Columns, Model):
         exclude: Iterable[Any] | None = None,
         excludeLowRated: bool = True,
     ) -> DataFrame:
-        """The n best items of everybody who was fitted.
+        """The n best items for every user of the training data.
 
         `format` "nested" gives a row a user: the user, and `recommendations`, an array of (item, rating), as Spark's
         ALS does; "long" a row an item: `user_id, item_id, score, rank`. With `excludeSeen`, `excludeLowRated` leaves
         out what users rated below `min_rating` as well, where the model's data was read so.
         """
-        everybody = self._session.range(len(self.komd.catalogue.users)).toDF("number")
-        return self._lists(everybody, "known_people", n, format, excludeSeen, items, exclude, low=excludeLowRated)
+        users = self._session.range(len(self.komd.catalogue.users)).toDF("number")
+        return self._lists(users, "lists_for_users", n, format, excludeSeen, items, exclude, low=excludeLowRated)
 
     def recommendForUserSubset(
         self,
@@ -110,13 +109,13 @@ class KomdRecommenderModel(Columns, Model):
         exclude: Iterable[Any] | None = None,
         excludeLowRated: bool = True,
     ) -> DataFrame:
-        """The same for the users of a frame. Those the model does not know are counted in an UnknownIdsWarning."""
-        asked = chosen(dataset, user=self._user).distinct().toArrow().column(0)
+        """The same for the users of a frame. Unknown users are counted in an UnknownIdsWarning."""
+        asked = select_columns(dataset, user=self._user).distinct().toArrow().column(0)
         found = self.komd.catalogue.find_users(asked, "skip")
         self._warn("users", asked, found)
         numbers = pa.table({"number": np.sort(found[found >= 0]).astype(np.int64)})
-        people = self._session.createDataFrame(numbers, "number long")
-        return self._lists(people, "known_people", n, format, excludeSeen, items, exclude, low=excludeLowRated)
+        users = self._session.createDataFrame(numbers, "number long")
+        return self._lists(users, "lists_for_users", n, format, excludeSeen, items, exclude, low=excludeLowRated)
 
     def recommendForHistories(
         self,
@@ -128,21 +127,20 @@ class KomdRecommenderModel(Columns, Model):
         items: Iterable[Any] | None = None,
         exclude: Iterable[Any] | None = None,
     ) -> DataFrame:
-        """The same for people the model need not know, who come with their items: a frame of pairs.
+        """The same for users the model need not know, given with their histories: a frame of pairs.
 
-        Items the model does not know are counted in an UnknownIdsWarning; somebody left without any is served by
-        popularity.
+        Unknown items are counted in an UnknownIdsWarning; a user left without items is served by popularity.
         """
-        pairs = chosen(dataset, user=self._user, item=self._item)
-        met = pairs.select("item").distinct().toArrow().column(0)
-        self._warn("items", met, self.komd.catalogue.find_items(met.combine_chunks(), "skip"))
-        people = pairs.groupBy("user").agg(F.collect_set("item").alias("items"))
-        user = chosen(dataset, user=self._user).schema["user"].dataType
-        return self._lists(people, "strangers", n, format, excludeSeen, items, exclude, user=user)
+        pairs = select_columns(dataset, user=self._user, item=self._item)
+        given = pairs.select("item").distinct().toArrow().column(0)
+        self._warn("items", given, self.komd.catalogue.find_items(given.combine_chunks(), "skip"))
+        histories = pairs.groupBy("user").agg(F.collect_set("item").alias("items"))
+        user = select_columns(dataset, user=self._user).schema["user"].dataType
+        return self._lists(histories, "lists_for_histories", n, format, excludeSeen, items, exclude, user=user)
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
-        """The frame with the score of each of its pairs; not a number where the user or the item is unknown."""
-        chosen(dataset, user=self._user, item=self._item)
+        """The frame with the score of each of its pairs; NaN if the user or the item is unknown."""
+        select_columns(dataset, user=self._user, item=self._item)
         check_executors(context_of(self._session), self._folder)
         name = str(self.getOrDefault(self.predictionCol))
         if name in dataset.columns:
@@ -169,8 +167,8 @@ class KomdRecommenderModel(Columns, Model):
 
     def _lists(
         self,
-        people: DataFrame,
-        how: str,
+        users: DataFrame,
+        task_name: str,
         n: int,
         format: str,
         exclude_seen: bool,
@@ -179,7 +177,7 @@ class KomdRecommenderModel(Columns, Model):
         user: T.DataType | None = None,
         low: bool = True,
     ) -> DataFrame:
-        from komd.spark.executor_tasks import Asked
+        from komd.spark.executor_tasks import ListTask
 
         whole("n", n, 1)
         one_of("format", format, ("nested", "long"))
@@ -189,19 +187,19 @@ class KomdRecommenderModel(Columns, Model):
         if items is not None or exclude is not None:
             candidates = candidate_items(self.komd.catalogue, items, exclude, "error")[0]
         schema = self._schema(format == "nested", user or self._types[0])
-        asked = Asked(
+        task = ListTask(
             self._folder, n, exclude_seen, candidates, format == "nested", self._memory, to_arrow_schema(schema), low
         )
 
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            from komd.spark import executor_tasks as done_there
+            from komd.spark import executor_tasks
 
-            function: Callable[..., Iterator[pa.RecordBatch]] = getattr(done_there, how)
-            return function(asked, batches)
+            function: Callable[..., Iterator[pa.RecordBatch]] = getattr(executor_tasks, task_name)
+            return function(task, batches)
 
-        # Where K is streamed every task reads all of it: as few tasks as there are cores.
+        # If K is streamed, every task computes all of it: only as many tasks as cores.
         tasks = context.defaultParallelism * (1 if self.komd.matrix.recomputed else _TASKS)
-        return people.repartition(max(1, tasks)).mapInArrow(work, schema)
+        return users.repartition(max(1, tasks)).mapInArrow(work, schema)
 
     def _schema(self, nested: bool, user: T.DataType) -> T.StructType:
         item = self._types[1]
@@ -216,7 +214,7 @@ class KomdRecommenderModel(Columns, Model):
         if len(unknown):
             named = ", ".join(repr(asked[int(k)].as_py()) for k in unknown[:3])
             warnings.warn(
-                f"{len(unknown):,} of {len(asked):,} {noun} are unknown to the model and passed over: {named}"
+                f"{len(unknown):,} of {len(asked):,} {noun} are unknown to the model and skipped: {named}"
                 f"{', …' if len(unknown) > 3 else ''}",
                 UnknownIdsWarning,
                 stacklevel=3,
