@@ -41,7 +41,7 @@ def test_what_is_no_size(text):
 
 @pytest.mark.parametrize("nothing", [0, -5, "0GB", "0.0001B"])
 def test_nothing_is_not_enough(nothing):
-    with pytest.raises(InputError, match="memory must be more than nothing, got"):
+    with pytest.raises(InputError, match="memory must be > 0, got"):
         budget(nothing)
 
 

@@ -52,7 +52,7 @@ def alter(path, change, sealed=True):
     change(manifest)
     if sealed:
         del manifest["sha256"]
-        manifest["sha256"] = store._seal(manifest)
+        manifest["sha256"] = store._manifest_checksum(manifest)
     (path / "manifest.json").write_text(json.dumps(manifest))
 
 
@@ -201,7 +201,7 @@ def test_a_truncated_file(saved):
         for size in (0, len(content) // 2, len(content) - 1):
             file.write_bytes(content[:size])
             for verify in (True, False):
-                with pytest.raises(ModelFileError, match=rf"is not whole: {file.name} has {size:,} bytes"):
+                with pytest.raises(ModelFileError, match=rf"is incomplete: {file.name} has {size:,} bytes"):
                     komd.load(saved, verify=verify)
         file.write_bytes(content)
     komd.load(saved)
@@ -226,7 +226,7 @@ def test_a_missing_file(saved):
     for file in each_file(saved):
         content = file.read_bytes()
         file.unlink()
-        with pytest.raises(ModelFileError, match=f"is not whole: {file.name} is missing; save the model again"):
+        with pytest.raises(ModelFileError, match=f"is incomplete: {file.name} is missing; save the model again"):
             komd.load(saved)
         file.write_bytes(content)
 
@@ -457,7 +457,7 @@ def test_a_failed_save_leaves_the_old_model_whole(place, at, error, saved, model
     with monkeypatch.context() as patched:
         Failing(patched, where, name, at, ERRORS[error])
         reason = ERRORS[error].strerror
-        with pytest.raises(ModelFileError, match=f"{reason}; the model that was there is whole"):
+        with pytest.raises(ModelFileError, match=f"{reason}; the model that was there is intact"):
             models[1].save(saved)
     assert {part.name: part.read_bytes() for part in saved.iterdir()} == before  # and no stray files
     assert_is(saved, models[0])
@@ -503,7 +503,7 @@ def test_the_disk_is_really_full(saved, models):
     done = run(code, saved.parent / "next", saved)
     assert done.returncode == 0, done.stderr
     assert "could not save the model" in done.stdout
-    assert "the model that was there is whole" in done.stdout
+    assert "the model that was there is intact" in done.stdout
     assert files(saved) == before
     assert_is(saved, models[0])
 
@@ -520,7 +520,7 @@ def test_a_full_file_system(models, tmp_path):
         models[0].save(mount / "m.komd")
         before = files(mount / "m.komd")
         (mount / "ballast").write_bytes(b"x" * (free(mount) - 8192))
-        with pytest.raises(ModelFileError, match="No space left on device; the model that was there is whole"):
+        with pytest.raises(ModelFileError, match="No space left on device; the model that was there is intact"):
             models[1].save(mount / "m.komd")
         assert files(mount / "m.komd") == before
         assert_is(mount / "m.komd", models[0])

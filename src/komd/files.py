@@ -1,8 +1,8 @@
-"""Files that are there whole or not at all: atomic replace, checksums, and a lock for one writer at a time.
+"""Atomic replace of files, checksums, and a lock for one writer at a time.
 
-A file is written under a temporary name beside its place, flushed to the disk, and renamed over its place in one step.
-Temporary names are unique among threads, processes and machines, so that writers never share one. What must not outlive
-an interrupted run is remembered until it is renamed or removed.
+A file is written under a temporary name beside its place, flushed to the disk, and renamed over its place in one step:
+it exists completely or not at all. Temporary names are unique among threads, processes and machines. Files that must
+not outlive an interrupted run are remembered until they are renamed or removed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _TEMPORARY = re.compile(r"\..+\.(\d+)-[0-9a-f]{8}\.tmp")
-_HELD = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES)  # what a lock that somebody else holds is refused with
+_HELD = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES)  # errors of a lock that another holds
 _POLL = 0.02  # seconds between two tries of a lock or, on Windows, of a rename
 
 _unfinished: set[Path] = set()
@@ -51,7 +51,7 @@ Fill = Callable[[IO[bytes]], object]
 
 
 class LockHeld(Exception):
-    """Somebody else holds the lock."""
+    """Another process or thread holds the lock."""
 
 
 def write(path: Path, fill: Fill) -> None:
@@ -97,14 +97,14 @@ def write_aside(path: Path, fill: Fill) -> Path:
 
 
 def replace(aside: Path, path: Path) -> None:
-    """Put a file that was written aside in its place, in one step; on failure it is removed."""
+    """Rename a file that was written aside to its place; on failure it is removed."""
     patience = time.monotonic() + (2.0 if sys.platform == "win32" else 0.0)
     try:
         while True:
             try:
                 aside.replace(path)
                 return
-            except PermissionError:  # Windows refuses while somebody reads the old file
+            except PermissionError:  # Windows refuses while the old file is being read
                 if time.monotonic() >= patience:
                     raise
                 time.sleep(_POLL)
@@ -113,7 +113,7 @@ def replace(aside: Path, path: Path) -> None:
 
 
 def sync(folder: Path) -> None:
-    """Flush the names in a folder to the disk, where the system can do that."""
+    """Flush the names in a folder to the disk, where the system supports it."""
     with contextlib.suppress(OSError):
         opened = os.open(folder, os.O_RDONLY)
         try:
@@ -123,7 +123,7 @@ def sync(folder: Path) -> None:
 
 
 def checksum(file: Path | IO[bytes]) -> str:
-    """The SHA-256 of a file, of an open one from where it stands, in hexadecimal digits."""
+    """The SHA-256 of a file, of an open one from its position on, in hexadecimal digits."""
     if isinstance(file, Path):
         with file.open("rb") as source:
             return checksum(source)
@@ -131,7 +131,7 @@ def checksum(file: Path | IO[bytes]) -> str:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file of this name is one that `write` left when its process was killed, or is still writing."""
+    """Whether this is the name of a file that `write` is writing, or left behind when its process was killed."""
     return _TEMPORARY.fullmatch(name) is not None
 
 
@@ -148,7 +148,7 @@ def sweep(folder: Path) -> None:
 
 @contextlib.contextmanager
 def unfinished(path: Path) -> Iterator[Path]:
-    """A file or folder that is removed in the end, unless it was renamed; also if the process has to leave abruptly."""
+    """A file or folder that is removed at the end, unless it was renamed; also if the process ends abruptly."""
     _unfinished.add(path)
     try:
         yield path
@@ -163,7 +163,7 @@ def discard(path: Path) -> None:
 
 
 def discard_unfinished() -> None:
-    """Remove all that is unfinished now: for a process that ends without unwinding."""
+    """Remove all unfinished files now: for a process that ends without unwinding."""
     for path in list(_unfinished):
         _remove(path)
 
@@ -174,13 +174,13 @@ def locked(path: Path, *, wait: float = 0.0) -> Iterator[bool]:
 
     Its folder is created if need be. The operating system frees the lock of a process that ends, however it ends; the
     file is removed after use. Yields whether the lock is held: where the file system has no locks it is not, and others
-    may be inside too. Raises LockHeld when somebody else has held it for `wait` seconds.
+    may be inside too. Raises LockHeld when another has held it for `wait` seconds.
     """
     held = _acquire(path, time.monotonic() + wait)
     try:
         yield held is not None
     finally:
-        # Removed while it is held: whoever waits for this file sees that it is gone, and opens the next.
+        # Removed while it is held: who waits for this file sees that it is gone, and opens the next.
         _remove(path)
         if held is not None:
             _unlock(held)
@@ -203,7 +203,7 @@ def _acquire(path: Path, until: float) -> int | None:
             if error.errno not in _HELD:
                 return None
             if time.monotonic() >= until:
-                raise LockHeld(f"{path} is held by somebody else") from None
+                raise LockHeld(f"{path} is held by another process or thread") from None
             time.sleep(_POLL)
         finally:
             if not mine:
@@ -218,7 +218,7 @@ def _open(path: Path) -> int:
     except PermissionError:
         if not path.exists():
             raise
-        return os.open(path, os.O_RDONLY)  # another user's: to lock it, it need not be written
+        return os.open(path, os.O_RDONLY)  # another account's file: to lock it, it need not be writable
 
 
 def _same(opened: int, path: Path) -> bool:

@@ -41,7 +41,7 @@ def budget(memory: str | int | None = None) -> int:
             raise InputError(f"memory must be a size such as '8GB' or a number of bytes, got {memory!r}")
     size = int(min(bytes_, _MOST))
     if size <= 0:
-        raise InputError(f"memory must be more than nothing, got {memory!r}")
+        raise InputError(f"memory must be > 0, got {memory!r}")
     return size
 
 
@@ -76,7 +76,7 @@ def resident() -> int:
 
 
 def readable(size: float) -> str:
-    """Bytes as people say them.
+    """Bytes in a readable unit.
 
     >>> readable(54_937_744), readable(900)
     ('55 MB', '900 B')

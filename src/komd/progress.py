@@ -1,4 +1,4 @@
-"""What a terminal is told meanwhile: progress bars, once work has lasted a moment, and why nothing seems to happen."""
+"""Progress bars and notes on a terminal, for work that takes longer than a moment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PATIENCE = 0.5  # seconds before a bar appears: short work stays quiet
 def progress(label: str, total: int) -> Iterator[Callable[[float], None]]:
     """Yield `advance(amount)`; shows a bar with rate and time left on stderr when that is a terminal.
 
-    An empty `label` is silent always.
+    With an empty `label` nothing is shown.
     """
     if not label or sys.stderr is None or not sys.stderr.isatty():
         yield lambda amount: None
@@ -67,6 +67,6 @@ def note_once(text: str) -> None:
 
 
 def be_quiet() -> None:
-    """No notes from now on: what is printed is for a machine."""
+    """No notes from now on: a program reads what is printed."""
     global _quiet
     _quiet = True

@@ -2,14 +2,15 @@
 
     plays.komd/
       manifest.json              format, komd version, model text, and name, type, shape, bytes, SHA-256 of every file;
-                                 last a SHA-256 of all that
+                                 last a SHA-256 of the above
       matrix-3f2a...c1.npy       arrays, one file each, named by their checksum
       users-77b0...9e.arrow      ids
 
 The manifest is the model: a file it does not name is not part of it. A save writes new files beside the old ones,
-flushes them, and only then replaces the manifest in one step; the old files go last. So at every moment, whatever
-fails, the folder holds one whole model. Saves into one folder take turns by a lock; a load takes none, writes nothing,
-and gets the old or the new model (docs/decisions/0004). Nothing is pickled, and nothing in a folder is executed.
+flushes them, and only then replaces the manifest atomically; the old files are removed last. So at every moment,
+whatever fails, the folder holds one complete model. A lock makes saves into one folder wait for each other; a load
+takes no lock, writes nothing, and gets the old or the new model (docs/decisions/0004). Nothing is pickled, and nothing
+in a folder is executed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ __all__ = ["FORMAT", "MANIFEST", "load", "manifest_text", "named_files", "replac
 FORMAT = 2
 MANIFEST = "manifest.json"
 _LOCK = ".lock"
-_WAIT = 600.0  # seconds that a save waits for its turn
+_WAIT = 600.0  # seconds that a save waits for the lock
 _SETTLED = 2.0  # seconds after which another change to a file is sure to change its times
 _FILE = re.compile(r"[A-Za-z_]+-[0-9a-f]{16}\.(npy|arrow)")
 _OLD_TEMPORARY = re.compile(r"\.([A-Za-z_]+|manifest\.json)\.[0-9]+")  # as format 1 was written
@@ -48,8 +49,8 @@ Arrays = dict[str, NDArray[np.generic]]
 
 
 def save(path: Path, *, model: str, arrays: Arrays, ids: dict[str, pa.Array]) -> None:
-    """Write a model to the folder `path`, replacing the model there, if any, only when all is written."""
-    old = _complete(path, replaceable(path))  # refused before waiting for anybody
+    """Write a model to the folder `path`, replacing the model there, if any, when all is written."""
+    old = _complete(path, replaceable(path))  # refused before waiting for the lock
     fresh = not path.exists()
     try:
         with files.locked(path / _LOCK, wait=_WAIT) as alone:
@@ -59,7 +60,9 @@ def save(path: Path, *, model: str, arrays: Arrays, ids: dict[str, pa.Array]) ->
                 entries |= {name: _write(path, name, ".arrow", values) for name, values in ids.items()}
                 files.sync(path)
                 manifest = {"format": FORMAT, "komd": metadata.version("komd"), "model": model, "files": entries}
-                files.write_text(path / MANIFEST, json.dumps(manifest | {"sha256": _seal(manifest)}, indent=1))
+                files.write_text(
+                    path / MANIFEST, json.dumps(manifest | {"sha256": _manifest_checksum(manifest)}, indent=1)
+                )
             finally:
                 if alone:  # else another save may be about to name what no manifest names yet
                     _clear(path)
@@ -74,7 +77,7 @@ def save(path: Path, *, model: str, arrays: Arrays, ids: dict[str, pa.Array]) ->
             ) from None
         if isinstance(error, OSError):
             reason = error.strerror or str(error)
-            left = "; the model that was there is whole" if old else ""
+            left = "; the model that was there is intact" if old else ""
             raise ModelFileError(f"could not save the model to {path}: {reason}{left}") from error
         raise
 
@@ -84,9 +87,9 @@ def load(
 ) -> tuple[str, Arrays, dict[str, pa.Array]]:
     """The model text, arrays and ids of a saved model. `verify` reads every byte once to check it.
 
-    Without it the checksums of floating-point arrays are not checked; those of everything that compiled code takes
-    for a place in memory always are. With a `manifest` (its text) the model must be that very one. `marks` is a folder,
-    trusted and of this machine, in which is remembered what was checked: a file is checked again when it has changed.
+    Without it the checksums of floating-point arrays are not checked; those of all arrays that compiled code uses
+    as positions in memory always are. With a `manifest` (its text) the model must be that very one. `marks` is a
+    trusted folder on this machine that remembers which files were checked: a file is checked again when it has changed.
     """
     text = manifest_text(path) if manifest is None else manifest
     while True:
@@ -97,12 +100,12 @@ def load(
             # A save may have replaced the model after its manifest was read: then the new one is there.
             again = manifest_text(path) if manifest is None else text
             if again == text:
-                raise ModelFileError(f"{path} is not whole: {error} is missing; save the model again") from None
+                raise ModelFileError(f"{path} is incomplete: {error} is missing; save the model again") from None
             text = again
 
 
 def manifest_text(path: Path) -> str:
-    """The manifest of a saved model, word for word."""
+    """The text of the manifest of a saved model."""
     file = path / MANIFEST
     if not path.exists():
         raise ModelFileError(f"no model at {path}")
@@ -134,7 +137,7 @@ def _read(path: Path, entries: dict[str, Any], verify: bool, marks: Path | None)
             size = os.fstat(file.fileno()).st_size
             if size != entry["bytes"]:
                 raise ModelFileError(
-                    f"{path} is not whole: {entry['file']} has {size:,} bytes, not {entry['bytes']:,}; "
+                    f"{path} is incomplete: {entry['file']} has {size:,} bytes, not {entry['bytes']:,}; "
                     "save the model again"
                 )
             is_array = entry["file"].endswith(".npy")
@@ -216,8 +219,8 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
             f"{FORMAT}: upgrade komd"
         )
     as_written = set(manifest) == (_KEYS if found == 1 else _KEYS | {"sha256"})
-    seal = manifest.pop("sha256", None)
-    if not as_written or (found > 1 and seal != _seal(manifest)):
+    checksum = manifest.pop("sha256", None)
+    if not as_written or (found > 1 and checksum != _manifest_checksum(manifest)):
         raise ModelFileError(f"{file} was altered: it is not what was saved; save the model again")
     entries = manifest["files"]
     if not isinstance(entries, dict) or not entries or not isinstance(manifest["model"], str):
@@ -235,13 +238,13 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
     return dict(manifest)
 
 
-def _seal(manifest: dict[str, Any]) -> str:
-    """The checksum of what a manifest says, however it is laid out."""
+def _manifest_checksum(manifest: dict[str, Any]) -> str:
+    """The checksum of the content of a manifest, however it is laid out."""
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def replaceable(path: Path) -> dict[str, Any]:
-    """The files of the model that stands at `path`; refuses what cannot be written, or is no model."""
+    """The files of the model at `path`; refuses a place that cannot be written, or holds something else."""
     if not path.exists():
         parent = next((p for p in path.absolute().parents if p.exists()), Path("/"))
         if not os.access(parent, os.W_OK):
@@ -251,7 +254,7 @@ def replaceable(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is a file; a model is saved to a folder")
     if not os.access(path, os.W_OK):
         raise ModelFileError(
-            f"could not save the model to {path}: no permission to write there; what was there is whole"
+            f"could not save the model to {path}: no permission to write there; what was there is intact"
         )
     # Without a manifest it may be empty, or hold the files of a save that was killed or is under way: in that case the
     # manifest may come between these two questions.
@@ -279,8 +282,8 @@ def _complete(path: Path, entries: dict[str, Any]) -> bool:
 def _clear(path: Path) -> None:
     """Remove what no manifest names: the files of the model before, of a save that failed, or of one that was killed.
 
-    Only for the holder of the lock. A manifest that cannot be read may still help somebody to save their model: then
-    temporary files go, and nothing else.
+    Only for the holder of the lock. A manifest that cannot be read may still help to recover the model: then
+    only temporary files are removed.
     """
     kept: set[str] | None = set()
     if (path / MANIFEST).exists():
@@ -307,7 +310,7 @@ def _write(path: Path, name: str, suffix: str, content: Any) -> dict[str, Any]:
     aside = files.write_aside(path / name, files.array_fill(content) if suffix == ".npy" else column)
     digest, size = files.checksum(aside), aside.stat().st_size
     final = path / f"{name}-{digest[:16]}{suffix}"
-    if final.is_file() and files.checksum(final) == digest:  # perhaps mapped: Windows would refuse to replace it
+    if final.is_file() and files.checksum(final) == digest:  # perhaps memory-mapped: Windows would refuse to replace it
         files.discard(aside)
     else:
         files.replace(aside, final)

@@ -163,7 +163,7 @@ def test_damaged_models(copy, komd_fails):
     content = file.read_bytes()
     commands = (["recommend", copy], ["explain", copy, "a", "b"])
     for damage, expected in (
-        (content[:-100], "not whole"),
+        (content[:-100], "is incomplete"),
         (content[:-1] + bytes([content[-1] ^ 1]), "was altered"),
         (None, "is missing"),
     ):
@@ -224,7 +224,7 @@ def test_no_permission(plays, komd_fails):
             with powerless():
                 fit = ("fit", folder / "plays.csv", "--model", "ECFOMD", "--json")
                 line = komd_fails(*fit, "-o", folder / "old.komd")
-                assert "ermission" in line and "is whole" in line
+                assert "ermission" in line and "is intact" in line
                 assert "ermission" in komd_fails(*fit, "-o", folder / "new.komd")
                 assert "ermission" in komd_fails("recommend", folder / "old.komd", "-o", folder / "x.csv")
                 assert "ermission" in komd_fails("generate", "-o", folder / "x.parquet")

@@ -68,7 +68,7 @@ def test_numbers_in_pairs_stay_numbers():
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ([("ana", "i1"), ("bo",)], r"rows alike: the first is \('ana', 'i1'\), row 2 is \('bo',\)"),
+        ([("ana", "i1"), ("bo",)], r"the same length: the first is \('ana', 'i1'\), row 2 is \('bo',\)"),
         ([("ana", "i1"), "bo"], "row 2 is 'bo'"),
         ([("ana", "i1", 5)], "the list of pairs has 3 columns, and pairs have two: choose with user=0, item=1"),
         ([("ana",)], "the list of pairs has 1 columns"),

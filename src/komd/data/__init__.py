@@ -1,1 +1,1 @@
-"""Who chose what: ids, reading, splitting, making up."""
+"""Who chose what: ids, reading, splitting, generating."""

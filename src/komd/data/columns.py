@@ -1,4 +1,4 @@
-"""Which column is which: by name, by position, by recognised names, else by order where only one order can be meant."""
+"""Which columns hold users, items, ratings and times: as asked for, by recognised names, or by an unambiguous order."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()
 _ALONE = {"u", "i"}  # too short to tell a header from ids, without a final "id"
 _SHOWN = 8  # columns named in a message
 _LONGEST = 60  # characters of a name in a message
-_RATED_WIDTH = 4  # columns up to which the third of a table without names is taken for ratings
+_RATED_WIDTH = 4  # a table without names and with at most this many columns has ratings in its third
 
 
 def role(name: str, *, is_name: bool = False) -> str | None:
-    """What a column of this name holds: "user", "item", "rating", "time", "index", or None when it does not tell.
+    """What a column of this name holds: "user", "item", "rating", "time", "index", or None when the name does not tell.
 
     `is_name`: it is known to be a name, and not an id.
 
@@ -58,7 +58,7 @@ class ColumnPositions(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """Which columns became what.
+    """Which columns were read as what.
 
     >>> str(Reading({"user": "uid", "item": "song"}, ("plays", "timestamp")))
     'user=uid, item=song; not used: plays, timestamp'
@@ -70,7 +70,7 @@ class Reading(NamedTuple):
 
     @classmethod
     def of(cls, names: Sequence[str], choice: ColumnPositions, *, rated: bool) -> Reading:
-        """What a choice makes of these columns; `rated`: ratings are used, not only looked at for zeros."""
+        """The reading of these columns by such a choice; `rated`: ratings are used, not only checked for zeros."""
         positions = {
             what: at for what, at in choice._asdict().items() if at is not None and (what != "rating" or rated)
         }
@@ -79,7 +79,7 @@ class Reading(NamedTuple):
 
     @classmethod
     def together(cls, readings: Sequence[Reading], zeros: int) -> Reading:
-        """One reading of several tables: where they differ, what each column became is said in the order of tables."""
+        """One reading of several tables; where their names of columns differ, all are listed."""
         taken = {what: " or ".join(dict.fromkeys(each.taken[what] for each in readings)) for what in readings[0].taken}
         return cls(taken, tuple(dict.fromkeys(name for each in readings for name in each.unused)), zeros)
 
@@ -91,7 +91,7 @@ class Reading(NamedTuple):
 
 
 class ColumnRequest(NamedTuple):
-    """The columns asked for, each by name, by position from 0, or left to be found."""
+    """The columns asked for: by name, by position from 0, or None where komd is to find them."""
 
     user: Column
     item: Column
@@ -107,7 +107,7 @@ class ColumnRequest(NamedTuple):
 
     @property
     def uses_ratings(self) -> bool:
-        """Whether ratings are asked for, and not only looked at."""
+        """Whether ratings are used, and not only checked for zeros."""
         return self.rated or self.rating is not None
 
     @property
@@ -128,17 +128,17 @@ class ColumnRequest(NamedTuple):
             alike = [k for k, found in enumerate(roles) if found == what and k not in taken.values()]
             if what not in taken and alike:
                 taken[what] = _only(alike, names, where, what)
-        self._rest(taken, roles, names, where, named)
+        self._find_by_order(taken, roles, names, where, named)
         if taken["user"] == taken["item"]:
             raise InputError(f"user and item are the same column of {where}: {names[taken['user']]!r}")
         if "rating" not in taken and not self.every:
-            self._rating(taken, roles, where, named)
+            self._find_rating(taken, roles, where, named)
         return ColumnPositions(taken["user"], taken["item"], taken.get("rating"), taken.get("time"))
 
-    def _rest(
+    def _find_by_order(
         self, taken: dict[str, int], roles: list[str | None], names: Sequence[str], where: str, named: bool
     ) -> None:
-        """Take by their order the columns that no name tells: where names are known, if just as many are left."""
+        """Find users and items by order where no name tells; with known names, only if no other column is left."""
         missing = [what for what in ("user", "item") if what not in taken]
         left = [k for k, found in enumerate(roles) if found is None and k not in taken.values()]
         if missing and named and len(left) != len(missing):
@@ -152,8 +152,8 @@ class ColumnRequest(NamedTuple):
         if len(left) < len(missing):
             raise InputError(f"{where} has no column left for {missing[-1]} ids (choose with {argument(missing[-1])})")
 
-    def _rating(self, taken: dict[str, int], roles: list[str | None], where: str, named: bool) -> None:
-        """Take the column of ratings if there is one; if they are needed there must be."""
+    def _find_rating(self, taken: dict[str, int], roles: list[str | None], where: str, named: bool) -> None:
+        """Find the column of ratings; an error if ratings are needed and there is none."""
         free = [k for k in range(len(roles)) if k not in taken.values()]
         known = [k for k in free if roles[k] == "rating"]
         third = 2 in free and (self.rated or (not named and not self.chosen and len(roles) <= _RATED_WIDTH))
@@ -212,7 +212,7 @@ def _only(alike: list[int], names: Sequence[str], where: str, what: str) -> int:
 
 
 def listing(names: Sequence[str]) -> str:
-    """The first of these names, in a line of text."""
+    """The first of these names, on one line."""
     more = f", … ({len(names) - _SHOWN:,} more)" if len(names) > _SHOWN else ""
     return ", ".join(map(_printable, names[:_SHOWN])) + more
 

@@ -1,7 +1,7 @@
 """SQL as a source of rows: DuckDB, SQLite files, and connections that the caller has opened.
 
 DuckDB runs queries over files and over its own databases, and attaches what it can. SQLite files are read by
-Python's own sqlite3, so that DuckDB need not fetch an extension. Other connections are taken as they are, through
+Python's own sqlite3, so that DuckDB need not fetch an extension. Other connections are used as they are, through
 DB-API or SQLAlchemy.
 """
 
@@ -21,7 +21,7 @@ import pyarrow as pa
 from komd.data.tables import BATCH, SourceTable, array_of, explained, identifier, quoted, relation_table
 from komd.errors import InputError, argument
 
-__all__ = ["duckdb_connection", "is_connection", "is_database", "opened_query", "whole_table"]
+__all__ = ["duckdb_connection", "is_connection", "is_database", "opened_query", "single_table"]
 
 _SQLITE = b"SQLite format 3\0"
 _NO_ROWS = "the query gives no rows to read; it must be a SELECT"
@@ -61,7 +61,7 @@ def opened_query(query: str, database: Any, *, memory: int | None = None) -> Ite
 
 
 @contextmanager
-def whole_table(path: Path, *, memory: int | None = None) -> Iterator[SourceTable]:
+def single_table(path: Path, *, memory: int | None = None) -> Iterator[SourceTable]:
     """The one table of a database file; where there are several, SQL must say what to read."""
     catalogue = (
         "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%' ORDER BY name"
@@ -98,7 +98,7 @@ def duckdb_connection(database: Any = None, *, memory: int | None = None) -> Any
         direct = name is not None and not within and _is_duckdb(Path(name))
         connection = duckdb.connect(name, read_only=True) if direct else duckdb.connect()
         connection.execute("SET enable_progress_bar = false")
-        # no Python variable of ours may be taken for a table
+        # SQL must not see our Python variables as tables
         connection.execute("SET python_enable_replacements = false")
         if memory is not None:
             connection.execute(f"SET memory_limit = '{memory}B'")
@@ -117,7 +117,7 @@ def _sqlite_connection(path: Path | None) -> sqlite3.Connection:
 
 
 def _cursor_table(query: str, connection: Any, stack: ExitStack) -> SourceTable:
-    """What a DB-API connection answers."""
+    """The rows that a DB-API connection returns."""
     with explained("the query failed", Exception):  # each driver has errors of its own
         cursor = connection.cursor()
         stack.callback(cursor.close)
@@ -129,7 +129,7 @@ def _cursor_table(query: str, connection: Any, stack: ExitStack) -> SourceTable:
 
 
 def _sqlalchemy_table(query: str, source: Any, stack: ExitStack) -> SourceTable:
-    """What a SQLAlchemy engine, connection or session answers."""
+    """The rows that a SQLAlchemy engine, connection or session returns."""
     with explained("the query failed", Exception):
         if hasattr(source, "exec_driver_sql"):
             connection = source

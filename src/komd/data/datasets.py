@@ -4,7 +4,7 @@
     data = komd.datasets.load("ml-1m", path="~/research")  # or from there
 
 A data set is looked for in the folder itself and in a folder of its own within it, such as `ml-1m/`. Every file may be
-gzipped. Where the data is absent, the error says who gives it out and under which terms.
+gzipped. Where the data is absent, the error says who distributes it and under which terms.
 
 | name | original file | times |
 | --- | --- | --- |
@@ -16,8 +16,8 @@ gzipped. Where the data is absent, the error says who gives it out and under whi
 | `delicious` | `user_taggedbookmarks-timestamps.dat`, `user_taggedbookmarks.dat` | in the first of them |
 | `book-crossing` | `BX-Book-Ratings.csv`, ratings of 0 (seen, not rated) included | |
 | `netflix` | `training_set/mv_*.txt`, `combined_data_*.txt` | days |
-| `msd` | `train_triplets.txt` with what is shown of the users to be tested, in as many of its files as are there | |
-| `msd-hidden` | what is hidden of them (`year1_test_triplets_hidden.txt`) | |
+| `msd` | `train_triplets.txt` with the visible half of the test users, in as many of its files as exist | |
+| `msd-hidden` | the hidden half of them (`year1_test_triplets_hidden.txt`) | |
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Form:
     files: tuple[str, ...]  # names or patterns
     options: dict[str, Any] = field(default_factory=dict)  # for `read`
     parse: Callable[[list[Path]], Any] = lambda paths: paths  # what `read` is given
-    besides: tuple[str, ...] = ()  # files read as well where they are there, in that folder or another
+    besides: tuple[str, ...] = ()  # further files, read where they exist, in that folder or another
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class _Source:
 
 
 def _book_crossing(paths: list[Path]) -> pa.Table:
-    """Rows `"user";"isbn";"rating"` in Latin-1; ISBNs hold quotes, backslashes and semicolons as they like."""
+    """Rows `"user";"isbn";"rating"` in Latin-1; ISBNs contain unescaped quotes, backslashes and semicolons."""
     users: list[int] = []
     isbns: list[str] = []
     row = re.compile(r'"(\d+)";"(.*)";"(\d+)"\s*')
@@ -207,7 +207,7 @@ _SOURCES = {
             _Form(("combined_data_*.txt",), _DATED, _netflix),
             _Form(("ratings.dat",), _BARE | {"separator": " "}),
         ),
-        "https://www.kaggle.com/datasets/netflix-inc/netflix-prize-data (a copy: Netflix itself gives it out no more)",
+        "https://www.kaggle.com/datasets/netflix-inc/netflix-prize-data (a copy: Netflix no longer distributes it)",
         "the rules of the Netflix Prize: research only, no redistribution",
     ),
     "msd": _Source(

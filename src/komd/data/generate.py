@@ -28,7 +28,7 @@ _WORDS = {
 }
 _TASTES, _ADJECTIVES, _NOUNS = (words.split() for words in _WORDS.values())
 _USERS = 50_000  # drawn at a time
-_ROUNDS = 8  # after these, what is still missing is drawn evenly: short tastes run out
+_ROUNDS = 8  # after these, missing items are drawn uniformly: tastes of few items run out
 
 
 def generate(
@@ -42,9 +42,9 @@ def generate(
     user_tail: float = 0.6,
     rng: int | np.random.Generator = 0,
 ) -> Interactions:
-    """Make up users who choose items by taste and by popularity. The same `rng` gives the same data.
+    """Generate users who choose items by taste and by popularity. The same `rng` gives the same data.
 
-    Items are dealt into tastes; the r-th item (r = 1, 2, …) of a taste has popularity p_i ∝ r ** -item_tail
+    Items are divided into tastes; the r-th item (r = 1, 2, …) of a taste has popularity p_i ∝ r ** -item_tail
     within it. A user u mixes one to three tastes with random weights w_ut and chooses a_u distinct items,
     one after another, each drawn with probability
 
@@ -56,14 +56,14 @@ def generate(
         How many; all are in the result, chosen or not.
     activity : float
         The mean number of items of a user. a_u = activity · exp(user_tail · z − user_tail² / 2), z standard
-        normal, rounded, at least 1 and at most half of all items (which lowers the mean when it bites).
+        normal, rounded, at least 1 and at most half of all items (which may lower the mean).
     tastes : int
         Groups of items.
     taste_strength : float
-        From 0 (everybody follows popularity) to 1 (everybody keeps to their tastes). Where a taste has too
-        few items for a user, the rest are drawn evenly from all.
+        From 0 (all users follow popularity) to 1 (all keep to their tastes). Where a taste has too
+        few items for a user, the rest are drawn uniformly from all.
     item_tail : float
-        0: all items of a taste are equally popular; larger: few items take most of the choices.
+        0: all items of a taste are equally popular; larger: few items receive most of the choices.
     user_tail : float
         0: all users are equally active; larger: few users make most of the choices.
     rng : int or numpy.random.Generator
@@ -118,12 +118,12 @@ def generate(
 
 
 def taste(item: str) -> str:
-    """The taste that a generated item belongs to: what its name has in brackets."""
+    """The taste that a generated item belongs to: the part of its name in brackets."""
     return item[item.rindex("(") + 1 : -1]
 
 
 def _item_names(sizes: NDArray[np.int64], random: np.random.Generator) -> pa.Array:
-    """A name for each item, taste after taste; a pair of words serves again only with a number."""
+    """A name for each item, taste after taste; a pair of words is used again only with a number."""
     total = len(_ADJECTIVES) * len(_NOUNS)
     pairs = random.permutation(total)
     names: list[str] = []
@@ -155,7 +155,7 @@ def _choose(
 ) -> tuple[Numbers, Numbers]:
     """`wanted[u]` distinct items for each user u, in the order of choosing.
 
-    Draws that repeat are dropped, which is drawing without replacement, and drawn again in the next round.
+    Draws that repeat are dropped, which is drawing without replacement, and replaced in the next round.
     """
     users, items, tastes = len(wanted), len(cumulative), len(sizes)
     liked = random.integers(0, tastes, (users, 3))

@@ -1,4 +1,4 @@
-"""Made-up interactions in the shape and size of a known data set, which itself may not be passed on."""
+"""Synthetic interactions in the shape and size of a known data set that must not be redistributed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CAPITALS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", np.uint8)
 
 @dataclass(frozen=True)
 class _Shape:
-    """What is copied of a data set: how many, how unequal, how much by taste."""
+    """The properties of a data set that are imitated: sizes, inequality, strength of tastes."""
 
     users: int
     items: int
@@ -80,12 +80,12 @@ def generate_like(
     threads: int | None = None,
     rng: int | np.random.Generator = 0,
 ) -> Interactions:
-    """Make up interactions in the shape of a known data set. The same `rng` gives the same data.
+    """Generate interactions in the shape of a known data set. The same `rng` gives the same data.
 
     "msd" is the Million Song Dataset challenge: 1.2 million users, 384,546 songs, 48 million pairs. Users have at
     least 10 songs (median 27, mean 40, at most 4,400), songs from one to some 100,000 users (median 20, mean 125).
 
-    The r-th most popular item has p_r ∝ (r + 40) ** -1.2. Items are dealt into tastes at random (300 of them at full
+    The r-th most popular item has p_r ∝ (r + 40) ** -1.2. Items are divided into tastes at random (300 of them at full
     size, otherwise in proportion to the root of the items). A user has one to five tastes, drawn in proportion to
     the popularity of all their items, with random weights, and chooses distinct items one after another: four times
     of five one of their tastes by weight and an item of it by popularity, otherwise any item by popularity. Each
@@ -100,8 +100,8 @@ def generate_like(
     items : int, optional
         How many; by default in the original's proportion to the users.
     activity : float, optional
-        The mean number of items of a user, by default the original's. Each activity grows with it, the least as
-        well; no user has more than half of all items.
+        The mean number of items of a user, by default the original's. All activities grow with it, the least
+        too; no user has more than half of all items.
     text_ids : bool
         Name users and items as the original does (for "msd" 40 digits of hexadecimal, and "SO" with 16 capitals and
         digits). By default they are numbers.
@@ -112,7 +112,7 @@ def generate_like(
     Returns
     -------
     Interactions
-        The items of each user in the order of choosing. The number of an item tells nothing of its popularity.
+        The items of each user in the order of choosing. The number of an item says nothing about its popularity.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def generate_like(
 def _activities(
     shape: _Shape, users: int, items: int, activity: float, random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """How many items each user has, added up: a least number and a log-normal part. Shape (users + 1,)."""
+    """Cumulative numbers of items of the users: a least number and a log-normal part each. Shape (users + 1,)."""
     parts = shape.least + (shape.median - shape.least) * np.exp(shape.spread * random.standard_normal(users))
     least = max(1, math.ceil(shape.least * activity))
     most = min(max(least, round(shape.most / shape.activity * activity)), max(1, items // 2))
@@ -168,10 +168,10 @@ def _choices(
     tastes = max(1, min(items // 2, round(shape.tastes * math.sqrt(items / shape.items))))
     bounds = np.linspace(0, items, tastes + 1).astype(np.int64)
     popularity = (np.arange(1, items + 1) + shape.head) ** -shape.item_tail
-    # Items are laid out taste after taste here; the numbers they go by are dealt anew at the end.
+    # Items are ordered taste after taste here; their final numbers are a random permutation.
     line = np.cumsum(random.permutation(popularity))
     line /= line[-1]
-    owned = np.sort(random.choice(pairs, items, replace=False, shuffle=False))  # a place in some row for each item
+    owned = np.sort(random.choice(pairs, items, replace=False, shuffle=False))  # for each item a place in some row
     given_indptr = np.searchsorted(owned, indptr).astype(np.int64)
     given = random.permutation(items).astype(np.int32)
     numbers = random.permutation(items).astype(np.int32)
@@ -209,7 +209,7 @@ def _song_names(count: int, random: np.random.Generator) -> pa.Array:
 
 
 def _sorted_names(letters: NDArray[np.uint8]) -> pa.Array:
-    """Rows of letters as text, ascending; there are so many letters that no two names are alike."""
+    """Rows of letters as text, ascending; they are so long that no two are equal."""
     count, width = letters.shape
     offsets = np.arange(count + 1, dtype=np.int64) * width
     text = pa.Array.from_buffers(pa.large_string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(letters)])

@@ -38,7 +38,7 @@ class Interactions:
     indices : numpy.ndarray of int32, shape (pairs,)
         Numbers of items, distinct within a row.
     times : numpy.ndarray of int64, shape (pairs,), optional
-        When each pair came to be, in any unit.
+        The time of each pair, in any unit.
     seen : Interactions, optional
         Pairs over the same users and items that are not part of the histories, yet known to the user: those rated
         below `min_rating`. Models learn nothing from them and do not recommend them.
@@ -80,7 +80,7 @@ class Interactions:
 
     @classmethod
     def of(cls, data: Any, *, memory: str | int | None = None) -> Interactions:
-        """Take Interactions, a scipy sparse matrix (ids are its row and column numbers), or what `komd.read` takes.
+        """Interactions from a scipy sparse matrix (ids are row and column numbers) or from what `komd.read` takes.
 
         `memory` is what DuckDB may use to read it.
         """
@@ -126,14 +126,14 @@ class Interactions:
             out_times = out_times[:left].copy()
         return cls(users, items, indptr, indices, None if times is None else out_times)
 
-    def said_to_be(self, reading: Reading) -> Interactions:
-        """The same, with what its repr says of the columns it was read from."""
+    def with_reading(self, reading: Reading) -> Interactions:
+        """The same interactions, whose repr names the columns they were read from."""
         same = Interactions(self.users, self.items, self.indptr, self.indices, self.times, self.seen)
         same.reading = reading
         return same
 
     def with_seen(self, rows: Numbers, columns: Numbers) -> Interactions:
-        """The same, with these pairs as seen, except those that are in the histories."""
+        """The same histories, with these pairs as seen, except those that are in the histories."""
         both = Interactions.from_numbers(  # each row begins with the history
             self.users, self.items, np.concatenate([self.rows, rows]), np.concatenate([self.indices, columns])
         )
@@ -143,7 +143,7 @@ class Interactions:
         return Interactions(self.users, self.items, self.indptr, self.indices, self.times, seen)
 
     def without_seen(self) -> Interactions:
-        """The same histories, and nothing known of what else was seen."""
+        """The same histories, without the pairs that were only seen."""
         return Interactions(self.users, self.items, self.indptr, self.indices, self.times) if self.seen else self
 
     @property
@@ -172,7 +172,7 @@ class Interactions:
     def popularity(self) -> NDArray[np.int64]:
         """The number of users of each item, shape (items,)."""
         counts = np.zeros(len(self.items), np.int64)
-        for start in range(0, self.pairs, 1 << 22):  # bincount copies to 8 bytes: by pieces
+        for start in range(0, self.pairs, 1 << 22):  # in pieces: bincount copies to 8 bytes
             counts += np.bincount(self.indices[start : start + (1 << 22)], minlength=len(self.items))
         return counts
 
@@ -205,7 +205,7 @@ class Interactions:
         return list(self.items.take(self.indices[self.indptr[row] : self.indptr[row + 1]]).to_pylist())
 
     def keep(self, mask: NDArray[np.bool_]) -> Interactions:
-        """The pairs where `mask` (bool, shape (pairs,)) is true; the ids and what was seen stay all."""
+        """The pairs where `mask` (bool, shape (pairs,)) is true; all ids and all seen pairs stay."""
         mask = np.asarray(mask)
         if mask.dtype != np.bool_ or mask.shape != self.indices.shape:
             raise InputError(f"mask must be {self.pairs:,} booleans, got {mask.dtype} of shape {mask.shape}")

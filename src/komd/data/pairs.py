@@ -1,4 +1,4 @@
-"""Pairs of users and items in the order they came, repetitions and all: what is to be scored, not learned from."""
+"""Pairs of users and items in their order, with repetitions: to be scored, not learned from."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Numbers = NDArray[np.int32]
 
 
 class Pairs:
-    """Pairs whose ids are still to be looked up."""
+    """Pairs whose ids are not yet looked up."""
 
     def __init__(self, rows: ReadRows) -> None:
         self._rows = rows

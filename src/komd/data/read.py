@@ -14,7 +14,7 @@ import scipy.sparse as sparse
 from numpy.typing import NDArray
 
 from komd.data.columns import Column, ColumnPositions, ColumnRequest, Reading
-from komd.data.databases import duckdb_connection, is_connection, is_database, opened_query, whole_table
+from komd.data.databases import duckdb_connection, is_connection, is_database, opened_query, single_table
 from komd.data.encode import Encoder
 from komd.data.ids import Ids
 from komd.data.interactions import ACCEPTED, Interactions, from_matrix
@@ -36,7 +36,7 @@ from komd.progress import progress
 
 __all__ = ["ReadRows", "read", "read_rows"]
 
-_AHEAD = 16  # batches that may wait to be encoded
+_AHEAD = 16  # batches of ids that may wait to be numbered
 _QUOTED_INSIDE = r'^(".*"".*"|\'.*\'\'.*\')$'  # a field that was quoted because of a quote inside
 
 
@@ -63,9 +63,9 @@ def read(
         with an Arrow stream (pandas, polars, pyarrow, duckdb) or a polars LazyFrame. Pairs are a list of tuples
         `(user, item)` or a numpy array of two columns.
     user, item : str or int, optional
-        ColumnRequest by name or by position from 0. By default those with a recognised name (`user_id`,
-        `userId`, `customer`; `item_id`, `movie`, `song`, …). ColumnRequest that no name tells are taken in order where
-        just as many are left as are needed, or where the source has no names.
+        Columns by name or by position from 0. By default those with a recognised name (`user_id`,
+        `userId`, `customer`; `item_id`, `movie`, `song`, …). Where no name tells, columns are
+        taken in order if exactly as many are left as are needed, or if the source has no names.
     rating : str or int, optional
         The column of ratings, play counts or the like: by default one with a recognised name, or else (with
         `min_rating`, or without names in a table of up to four columns) the third.
@@ -79,7 +79,7 @@ def read(
         are left out, and a negative rating is refused. The same holds for the entries of a matrix.
     header : bool, optional
         Whether text files begin with the names of their columns. By default the first lines tell
-        (`komd.data.text_layout` has the rule).
+        (`komd.data.text_layout` has the rules).
     separator : str, optional
         What stands between the columns of text files. By default the first lines tell. Blanks around a
         field do not belong to it.
@@ -94,8 +94,8 @@ def read(
     -------
     Interactions
         Ids from text files are integers when every one of them is written like an int64 ("7", not "007"),
-        and text otherwise. Ids of other sources keep their type. Its repr says which columns were taken, and
-        which were not used.
+        and text otherwise. Ids of other sources keep their type. Its repr names the columns that were read and
+        those that were not used.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def read(
     data = Interactions.from_numbers(
         rows.users, rows.items, rows.user_numbers, rows.item_numbers, rows.times, rows.chosen
     )
-    return data.said_to_be(rows.reading)
+    return data.with_reading(rows.reading)
 
 
 class ReadRows(NamedTuple):
@@ -158,7 +158,7 @@ def read_rows(
             paths = expand(source)
             connection = stack.enter_context(duckdb_connection(memory=allowed))
             tables = [
-                stack.enter_context(whole_table(path, memory=allowed))
+                stack.enter_context(single_table(path, memory=allowed))
                 if is_database(path)
                 else file_table(connection, path, columns, header, separator)
                 for path in paths
@@ -237,7 +237,7 @@ def _collect(tables: list[SourceTable], columns: ColumnRequest, min_rating: floa
 
 
 def _refuse_misread(rows: ReadRows, table: SourceTable, choice: ColumnPositions) -> None:
-    """Refuse ids that show that a text file was not what its first lines promised."""
+    """Refuse ids which show that a text file was misread: it is not what its first lines suggest."""
     user, item = table.columns[choice.user], table.columns[choice.item]
     if table.named and user in rows.users and item in rows.items:
         again = (rows.user_numbers == rows.users.number(user)) & (rows.item_numbers == rows.items.number(item))

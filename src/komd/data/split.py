@@ -1,9 +1,9 @@
-"""Cut interactions into what is learned from and what is tested on.
+"""Split interactions into training data and test data.
 
-All are pure functions of the data and `rng` (a seed, or a numpy Generator). Both parts keep the ids of
-the whole, so numbers mean the same in each. "Later" is by position in the data with `"given"`, by time
-with `"time"` (ties in the order of the data), and by a random order with `"random"`. Pairs that were only seen
-(`Interactions.seen`) are in no part: a model that is measured must not know what a user met later.
+All are pure functions of the data and `rng` (a seed, or a numpy Generator). Both parts keep all ids, so numbers mean
+the same in each. "Later" is by position in the data with `"given"`, by time with `"time"` (ties in the order of the
+data), and by a random order with `"random"`. Pairs that were only seen (`Interactions.seen`) are in no part: a model
+that is measured must not know what a user saw later.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class HeldOut(NamedTuple):
-    """What `held_out_users` gives."""
+    """What `held_out_users` returns."""
 
     train: Interactions
     history: Interactions
@@ -43,15 +43,15 @@ def folds(
 ) -> Iterator[tuple[Interactions, Interactions]]:
     """The paper's protocol: in turn, each group of users gives half of their items to the test.
 
-    Users are dealt at random into groups of equal size (give or take one). In each round the users of one
+    Users are divided at random into groups of equal size (or one more). In each round the users of one
     group who have a_u >= `min_activity` items give the later floor(a_u / 2) of them to the test; everything
-    else trains. Each user's order is drawn once, so a round does not depend on how many are taken.
+    else trains. Each user's order is drawn once, so a round does not depend on how many rounds are used.
 
     Parameters
     ----------
     data : Interactions
     folds : int
-        Groups of users, and so rounds.
+        How many groups of users, and so rounds.
     half : {"random", "given", "time"}
         The order in which the later half is the tested one.
     min_activity : int
@@ -197,10 +197,10 @@ def _times(data: Interactions) -> NDArray[np.int64]:
 
 
 def _how_many(users: float, total: int, able: int) -> int:
-    whole = isinstance(users, int | np.integer) and not isinstance(users, bool)
-    if not whole and not (isinstance(users, float) and 0 < users < 1):
+    is_count = isinstance(users, int | np.integer) and not isinstance(users, bool)
+    if not is_count and not (isinstance(users, float) and 0 < users < 1):
         raise InputError(f"users must be a share between 0 and 1 or a count, got {users!r}")
-    count = int(users) if whole else max(1, round(users * total))
+    count = int(users) if is_count else max(1, round(users * total))
     if not 1 <= count <= able or count >= total:
         raise InputError(f"cannot hold out {count:,} of {total:,} users: {able:,} have two items, and some must train")
     return count

@@ -1,4 +1,4 @@
-"""Sources of rows, all alike to `read`: text and Parquet files, relations, frames, lists and arrays of pairs."""
+"""Sources of rows behind one interface: text and Parquet files, relations, frames, lists and arrays of pairs."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class SourceTable:
     fetch: Callable[[list[int]], Iterator[pa.RecordBatch]]  # the columns at these positions
     named: bool = True  # whether `columns` are names of the source's own
     text: bool = False  # whether ids are text in which digits may stand for integers
-    quote: str = ""  # what holds fields of text together, and what a quote inside is written with
+    quote: str = ""  # what encloses fields of text, and what a quote inside is written with
     escape: str = ""
     uuids: set[int] = field(default_factory=set)  # positions of UUIDs that come as text
-    rows: int = 0  # about how many, for progress; 0 when nobody knows
+    rows: int = 0  # about how many, for progress; 0 when unknown
 
 
 def expand(source: Any) -> list[Path]:
@@ -88,7 +88,7 @@ def relation_table(relation: Any, name: str, rows: int = 0) -> SourceTable:
     columns = list(relation.columns)
 
     def fetch(positions: list[int]) -> Iterator[pa.RecordBatch]:
-        # The same column may serve twice, and names may need quotes: both are settled by new names.
+        # The same column may be asked for twice, and names may need quotes: new names settle both.
         chosen = ", ".join(f"{identifier(columns[p])} AS c{k}" for k, p in enumerate(positions))
         yield from _batches(relation.project(chosen), name)
 
@@ -103,7 +103,7 @@ def _is_there(name: str) -> bool:
 def file_table(
     connection: Any, path: Path, columns: ColumnRequest, header: bool | None, separator: str | None
 ) -> SourceTable:
-    """A text or Parquet file; which of them, its first bytes tell."""
+    """A text or Parquet file, told apart by its first bytes."""
     if path.stat().st_size == 0:
         raise InputError(f"{path} is empty")
     with explained(f"cannot read {path}"), path.open("rb") as file:
@@ -181,7 +181,8 @@ def pairs_table(pairs: Sequence[Any], columns: ColumnRequest) -> SourceTable:
     if len(widths) > 1:
         row = next(k for k, pair in enumerate(pairs) if not isinstance(pair, list | tuple) or len(pair) != width)
         raise InputError(
-            f"a list of pairs holds rows alike: the first is {pairs[0]!r}, row {row + 1:,} is {pairs[row]!r}"
+            f"all rows of a list of pairs must have the same length: the first is {pairs[0]!r}, "
+            f"row {row + 1:,} is {pairs[row]!r}"
         )
     return _columns_table([list(column) for column in zip(*pairs, strict=True)], "the list of pairs", columns)
 
@@ -197,7 +198,7 @@ def array_table(array: np.ndarray[Any, Any], columns: ColumnRequest) -> SourceTa
 
 
 def _columns_table(values: list[Any], name: str, columns: ColumnRequest, names: list[str] | None = None) -> SourceTable:
-    """Columns in memory. Without names there must be two: what more of them are, nothing tells."""
+    """Columns in memory. Without names there must be two, since nothing says what others hold."""
     if names is None and len(values) != 2 and not columns.chosen:
         raise InputError(
             f"{name} has {len(values)} columns, and pairs have two: choose with {argument('user', 0)}, "
@@ -214,7 +215,7 @@ def _columns_table(values: list[Any], name: str, columns: ColumnRequest, names: 
 
 
 def array_of(values: Any, name: str) -> pa.Array:
-    """Values of one column as Arrow has them; numbers among text become text."""
+    """The values of one column as an Arrow array; numbers among text become text."""
     try:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
@@ -227,7 +228,7 @@ def array_of(values: Any, name: str) -> pa.Array:
 
 
 def _repeated(frame: Any) -> str | None:
-    """The first column name of a frame that is there twice."""
+    """The first column name that a frame has twice."""
     names = [str(name) for name in getattr(frame, "columns", ()) if isinstance(name, str | int)]
     return next((name for k, name in enumerate(names) if name in names[:k]), None)
 
@@ -264,13 +265,13 @@ def identifier(name: str) -> str:
 
 
 def _literal(path: Path) -> str:
-    """A path as DuckDB is to take it: not as a pattern."""
+    """A path for DuckDB, which would read it as a pattern."""
     return glob.escape(str(path))
 
 
 @contextmanager
 def explained(what: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Turn what DuckDB, Arrow or the system say into one line of ours; of `kinds` too, where others' code runs."""
+    """Turn errors of DuckDB, Arrow and the system, and of `kinds`, into an `InputError` of one line."""
     import duckdb
 
     try:

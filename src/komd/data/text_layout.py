@@ -1,15 +1,15 @@
 """How a text file is laid out: its separator, its quotes, whether it has a header, the names of its columns.
 
-The rules look at the first lines only, and each can be overruled by an argument of `read`:
+The rules use the first lines only, and an argument of `read` overrules each of them:
 
 - the separator is a tab or `::` if that cuts most lines into the same number (two or more) of fields; or
   else the one of `,` `;` `|` that cuts them into most; or else a space;
-- between `,` and `;` double quotes hold a field together. Elsewhere, and for single quotes, they do so only
-  where all of a column is quoted (but for numbers), or those values that need it (`"a<tab>b"`); otherwise a
-  quote is a character like others;
+- with `,` and `;` double quotes enclose a field. With other separators, and for single quotes, they do so only
+  where all of a column is quoted (except numbers), or exactly the values that need it (`"a<tab>b"`); otherwise a
+  quote is an ordinary character;
 - the first line is a header if a column is asked for by name; or if it holds recognised names of two kinds, or
   of a user column; or if it holds no number where some column holds nothing but numbers further down. It is
-  a row if it holds a number, or an id that comes again in another row, or one made like those below it (`i7`, `i12`).
+  a row if it holds a number, or an id that occurs again in its column, or one of the same form (`i7`, `i12`).
   Where none of this tells, `read` asks for `header=`.
 
 What cannot be rows of pairs is refused: a table with one column for each item, or mixed line ends.
@@ -40,10 +40,10 @@ Rows = list[list["Field"]]
 
 
 class Layout(NamedTuple):
-    """What it takes to read a text file."""
+    """What is needed to read a text file."""
 
     separator: str
-    quote: str  # empty: quotes are characters like others
+    quote: str  # empty: quotes are ordinary characters
     escape: str  # what a quote inside quotes is written with
     header: bool
     skip: int  # blank lines at the beginning
@@ -73,7 +73,7 @@ class _Cut(NamedTuple):
 
 
 def sniff(path: Path, *, header: bool | None, separator: str | None, by_name: bool, chosen: bool = False) -> Layout:
-    """Look at the first lines of a text file, plain or gzipped.
+    """The layout of a text file, plain or gzipped, from its first lines.
 
     `by_name`: a column is asked for by name. `chosen`: the columns of users and items are both asked for.
     """
@@ -217,7 +217,7 @@ def _is_wide(rows: list[list[str]]) -> bool:
 
 def _is_header(rows: list[list[str]], path: Path) -> bool:
     first = rows[0]
-    later = [row for row in rows[1:] if row != first]  # a header that comes again is a header still
+    later = [row for row in rows[1:] if row != first]  # a header may be repeated further down
     later = [row for row in later if len(row) == len(first)] or later
     roles = {role(field) for field in first} - {None}
     numbers = any(_NUMBER.fullmatch(field) for field in first)
