@@ -118,6 +118,17 @@ def identifiers(file: Path) -> set[str]:
     return {name for name in names if isinstance(name, str)}
 
 
+def test_names_in_the_architecture_are_names_in_the_code():
+    """Classes, methods and arguments, that is: words in code marks that have an underscore or two capitals."""
+    inline = re.findall(
+        r"`([\w.()]+)`", re.sub(r"^```.*?^```", "", text_of(ROOT / "ARCHITECTURE.md"), flags=re.M | re.S)
+    )
+    words = {word for code in inline if ".py" not in code for word in re.findall(r"[A-Za-z_]\w*", code)}
+    names = {word for word in words if "_" in word or sum(letter.isupper() for letter in word) > 1}
+    assert len(names) > 10
+    assert not names - set().union(*map(identifiers, (ROOT / "src").rglob("*.py")))
+
+
 def test_symbols_of_the_mathematics_are_names_in_the_code():
     table = text_of(ROOT / "docs" / "guide" / "maths.md").partition("## Symbols")[2].partition("##")[0]
     codes = [re.split(r"(?<!\\)\|", line)[2] for line in table.splitlines() if line.startswith("| ")][2:]
