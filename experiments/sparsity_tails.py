@@ -15,8 +15,7 @@ import komd
 from benchmarks.markdown import markdown
 from experiments.places import RESULTS, keep
 from komd.matrix.density import exact_density
-from komd.matrix.expected_density import paper_density, saturating_density
-from komd.matrix.storage import estimate_density
+from komd.matrix.expected_density import estimate_density, paper_density, saturating_density
 
 USERS, ITEMS, PAIRS = 4000, 2000, 40_000
 TASTES = 20

@@ -12,8 +12,7 @@ from benchmarks.markdown import markdown
 from experiments import paper
 from experiments.places import keep, load
 from komd.matrix.density import exact_density
-from komd.matrix.expected_density import paper_density
-from komd.matrix.storage import estimate_density
+from komd.matrix.expected_density import estimate_density, paper_density
 
 STAND_INS = {"ml-10m": "ml-1m"}  # where the paper's own is absent
 

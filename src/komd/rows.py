@@ -7,7 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["frozen", "places", "transpose"]
+__all__ = ["frozen", "places", "pointers", "transpose"]
+
+
+def pointers(lengths: Any) -> NDArray[np.int64]:
+    """`indptr` of rows of these lengths.
+
+    >>> pointers([2, 0, 1])
+    array([0, 2, 2, 3])
+    """
+    out = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=out[1:], dtype=np.int64)
+    return out
 
 
 def transpose(

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import komd
-from komd.matrix.expected_density import _chance, _fitted, paper_density, saturating_density
-from komd.matrix.storage import estimate_density
+from komd.matrix.expected_density import _chance, _fitted, estimate_density, paper_density, saturating_density
 from tests.matrix.test_density import EXACT
 
 # The paper's d(K) on the data sets at hand, in per cent.

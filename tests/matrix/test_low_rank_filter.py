@@ -41,8 +41,7 @@ def full(matrix):
 
 
 def filtered(K, spectrum, mu, items):
-    found, factor, W = filter_truncated(spectrum, mu, items)
-    return K.corrected(W, factor=factor, truncation=found)
+    return K.corrected(filter_truncated(spectrum, mu, items))
 
 
 def exact_filter(K, mu, items):

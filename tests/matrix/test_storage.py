@@ -7,7 +7,8 @@ import pytest
 
 import komd
 from komd.errors import InputError
-from komd.matrix.storage import estimate_density, plan
+from komd.matrix.expected_density import estimate_density
+from komd.matrix.storage import plan
 
 # PAPER.md, "Sparsity of the linear kernel": density of K here, and the degree-aware estimate (per cent).
 TABLE = {

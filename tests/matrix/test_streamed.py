@@ -11,7 +11,7 @@ import komd
 from komd._core.groups import WeightedUsers
 from komd.kernels.asymmetric import AsymmetricCosine, CoOccurrence
 from komd.kernels.functions import Jaccard, Linear, Polynomial, Tanimoto
-from komd.matrix.storage import expected_nonzeros
+from komd.matrix.expected_density import expected_nonzeros
 from tests.matrix.held import held
 
 KERNELS = (
@@ -106,7 +106,7 @@ def test_strips_grow_where_more_comes_than_was_expected(rows, monkeypatch):
 
 
 def test_expected_nonzeros_add_up_to_the_estimated_density(rows):
-    from komd.matrix.storage import estimate_density
+    from komd.matrix.expected_density import estimate_density
 
     popularity = np.bincount(rows.indices, minlength=130)
     expected = expected_nonzeros(popularity, popularity, rows.lengths).sum() / 130**2

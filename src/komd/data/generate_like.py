@@ -15,6 +15,7 @@ from komd.data.encode import number_sorted
 from komd.data.ids import Ids, Numbers
 from komd.data.interactions import Interactions
 from komd.errors import InputError, nearest
+from komd.rows import pointers
 
 __all__ = ["generate_like", "shapes"]
 
@@ -153,9 +154,7 @@ def _activities(
     parts = shape.least + (shape.median - shape.least) * np.exp(shape.spread * random.standard_normal(users))
     least = max(1, math.ceil(shape.least * activity))
     most = min(max(least, round(shape.most / shape.activity * activity)), max(1, items // 2))
-    indptr = np.zeros(users + 1, np.int64)
-    np.cumsum(np.clip(np.rint(activity * parts), min(least, most), most), out=indptr[1:], dtype=np.int64)
-    return indptr
+    return pointers(np.clip(np.rint(activity * parts), min(least, most), most))
 
 
 def _choices(

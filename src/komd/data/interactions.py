@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from komd.data.columns import Reading
 from komd.data.ids import Ids, Numbers
 from komd.errors import InputError, argument
-from komd.rows import frozen, transpose
+from komd.rows import frozen, pointers, transpose
 
 __all__ = ["ACCEPTED", "Interactions", "from_matrix"]
 
@@ -209,8 +209,7 @@ class Interactions:
         mask = np.asarray(mask)
         if mask.dtype != np.bool_ or mask.shape != self.indices.shape:
             raise InputError(f"mask must be {self.pairs:,} booleans, got {mask.dtype} of shape {mask.shape}")
-        before = np.zeros(self.pairs + 1, np.int64)
-        np.cumsum(mask, out=before[1:])
+        before = pointers(mask)
         times = None if self.times is None else self.times[mask]
         return Interactions(self.users, self.items, before[self.indptr], self.indices[mask], times, self.seen)
 

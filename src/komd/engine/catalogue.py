@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from komd.data.ids import Ids
 from komd.data.interactions import Interactions
 from komd.engine.histories import Histories
+from komd.rows import pointers
 
 __all__ = ["Catalogue", "OnUnknown"]
 
@@ -105,8 +106,7 @@ class Catalogue:
         numbers = found[data.indices]
         known = numbers >= 0
         rows = np.repeat(np.arange(len(data.users)), np.diff(data.indptr))[known]
-        indptr = np.zeros(len(data.users) + 1, np.int64)
-        np.cumsum(np.bincount(rows, minlength=len(data.users)), out=indptr[1:])
+        indptr = pointers(np.bincount(rows, minlength=len(data.users)))
         return _sorted_rows(indptr, numbers[known], len(self.order)), int((~known).sum())
 
 

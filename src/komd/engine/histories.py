@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd._core.groups import Rows
+from komd.rows import pointers
 
 __all__ = ["Histories"]
 
@@ -48,8 +49,7 @@ class Histories:
     def of_rows(rows: Sequence[NDArray[np.int32]]) -> Histories:
         """One history for each array of numbers, sorted, each number once."""
         tidy = [np.unique(row).astype(np.int32, copy=False) for row in rows]
-        indptr = np.zeros(len(tidy) + 1, np.int64)
-        np.cumsum([len(row) for row in tidy], out=indptr[1:])
+        indptr = pointers([len(row) for row in tidy])
         indices = np.concatenate(tidy) if tidy else np.zeros(0, np.int32)
         return Histories(indptr, indices)
 
@@ -63,8 +63,7 @@ class Histories:
     def take(self, rows: NDArray[np.int32]) -> Histories:
         """These rows, in this order."""
         lengths = self.lengths[rows]
-        indptr = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(lengths, out=indptr[1:])
+        indptr = pointers(lengths)
         # Place p of the answer lies p - indptr[row] past the start of its row.
         source = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], lengths)
         users = None if self.users is None else self.users[rows]
@@ -78,8 +77,7 @@ class Histories:
         parts = (self, self.seen)
         owners = np.concatenate([np.repeat(np.arange(len(part)), part.lengths) for part in parts])
         keys = np.unique(owners << 32 | np.concatenate([part.indices for part in parts]))
-        indptr = np.zeros(len(self) + 1, np.int64)
-        np.cumsum(np.bincount(keys >> 32, minlength=len(self)), out=indptr[1:])
+        indptr = pointers(np.bincount(keys >> 32, minlength=len(self)))
         return Histories(indptr, (keys & 0xFFFFFFFF).astype(np.int32))
 
     def known(self) -> Histories:

@@ -18,6 +18,7 @@ from komd.engine.ranking import TIES, RankingRequest
 from komd.engine.recommender import Recommender
 from komd.errors import InputError
 from komd.evaluation.metrics import JudgedBlock, Measured, parse_metrics
+from komd.rows import pointers
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -161,8 +162,7 @@ def _matched(
     owner = np.repeat(np.arange(len(rows)), targets.lengths)
     known_pairs = np.repeat(np.arange(len(rows)), known_items.lengths) * m + known_items.indices
     fresh = ~np.isin(owner * m + targets.indices, known_pairs)
-    indptr = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum(np.bincount(owner[fresh], minlength=len(rows)), out=indptr[1:])
+    indptr = pointers(np.bincount(owner[fresh], minlength=len(rows)))
     left = np.flatnonzero(np.diff(indptr)).astype(np.int32)
     skipped += int((~fresh).sum())
     targets = Histories(indptr, targets.indices[fresh]).take(left)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from komd.matrix.dense import DenseMatrix
 from komd.matrix.density import sampled_density
 from komd.matrix.eigenvectors import VECTORS, Spectrum, leading
 from komd.matrix.from_counts import dense_from_counts, matrix_from_counts
-from komd.matrix.item_matrix import ItemMatrix
+from komd.matrix.item_matrix import Correction, ItemMatrix
 from komd.matrix.low_rank_filter import filter_truncated
 from komd.matrix.matrix_cache import MatrixCache
 from komd.matrix.ridge_filter import filter_ridge, ridge_precision
@@ -68,8 +67,8 @@ class _Build:
         K = self._filtered(stages.before_prior())
         if not stages.prior:
             return K
-        factor = stages.prior_factor(self.popularity)[:, None]
-        return self._kept(stages, self.storage, lambda: self._corrected(K, factor, added=1))
+        prior = Correction(stages.prior_factor(self.popularity)[:, None], added=1)
+        return self._kept(stages, self.storage, lambda: self._corrected(K, prior))
 
     def _filtered(self, stages: Stages) -> ItemMatrix:
         if stages.ridge is None:
@@ -131,8 +130,7 @@ class _Build:
         else:
             key = (stages.before_filter(), self.storage, rank)
             spectrum = self.cache.recall(key, eigenvectors, lambda found: found.vectors.nbytes)
-        found, factor, W = filter_truncated(spectrum, float(stages.ridge or 0), self._chosen)
-        return self._corrected(K, W, factor=factor, truncation=found)
+        return self._corrected(K, filter_truncated(spectrum, float(stages.ridge or 0), self._chosen))
 
     def _scaled(self, stages: Stages, storage: str | None, memory: str | int | None) -> ItemMatrix:
         """K up to the scaling of items by popularity."""
@@ -157,8 +155,8 @@ class _Build:
         activity = np.diff(self.rows.indptr)
         return plan(self.popularity, activity, memory=memory, storage=storage, measure=measure, streams=True)
 
-    def _corrected(self, K: ItemMatrix, W: NDArray[np.float32], **options: Any) -> ItemMatrix:
-        return K.corrected(W, in_place=self.cache is None, threads=self.threads, **options)
+    def _corrected(self, K: ItemMatrix, by: Correction) -> ItemMatrix:
+        return K.corrected(by, in_place=self.cache is None, threads=self.threads)
 
     def _kept(self, stages: Stages, storage: str | None, make: Callable[[], ItemMatrix]) -> ItemMatrix:
         if self.cache is None:

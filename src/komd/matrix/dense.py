@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from komd import threads as pool
 from komd._core.groups import StoredMatrix, WeightedUsers
-from komd.matrix.item_matrix import Advance, Arrays, BlockSums, ItemMatrix, Truncation
+from komd.matrix.item_matrix import Arrays, BlockSums, Correction, ItemMatrix, Truncation
 from komd.matrix.low_rank import signed_products
 
 __all__ = ["DenseMatrix"]
@@ -54,20 +54,11 @@ class DenseMatrix(ItemMatrix):
         out: NDArray[np.float64] = self.values.sum(axis=1, dtype=np.float64)
         return out
 
-    def multiply(
-        self, X: NDArray[np.float32], *, threads: int | None = None, advance: Advance | None = None
-    ) -> NDArray[np.float32]:
-        out = np.empty_like(X)
+    def multiply_block(self, block: tuple[int, int], X: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        np.matmul(self.values[slice(*block)], X, out=out)
 
-        def part(block: tuple[int, int]) -> int:
-            a, b = block
-            np.matmul(self.values[a:b], X, out=out[a:b])
-            return b - a
-
-        for done in pool.run(part, pool.blocks(self.items, _ROWS), threads=threads):
-            if advance:
-                advance(done)
-        return out
+    def row_blocks(self) -> list[tuple[int, int]]:
+        return pool.blocks(self.items, _ROWS)
 
     def score(self, users: WeightedUsers, S: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
         from komd._core.scoring import score_dense
@@ -87,26 +78,17 @@ class DenseMatrix(ItemMatrix):
         pool.for_each(part, pool.blocks(self.items, _CHANGED), threads=threads)
         return DenseMatrix(out)
 
-    def corrected(
-        self,
-        W: NDArray[np.float32],
-        *,
-        factor: float = 1.0,
-        added: int = 0,
-        truncation: Truncation | None = None,
-        in_place: bool = False,
-        threads: int | None = None,
-    ) -> DenseMatrix:
+    def corrected(self, by: Correction, *, in_place: bool = False, threads: int | None = None) -> DenseMatrix:
         values = self.values if in_place else self.values.copy()
 
         def part(block: tuple[int, int]) -> None:
             a, b = block
-            if factor != 1.0:
-                values[a:b] *= np.float32(factor)
-            values[a:b] -= signed_products(W[a:b], W, added)
+            if by.factor != 1.0:
+                values[a:b] *= np.float32(by.factor)
+            values[a:b] -= signed_products(by.W[a:b], by.W, by.added)
 
         pool.for_each(part, pool.blocks(self.items, _CHANGED), threads=threads)
-        return DenseMatrix(values, truncation or self.truncation)
+        return DenseMatrix(values, by.truncation or self.truncation)
 
     def arrays(self) -> Arrays:
         return {"matrix": self.values} | (self.truncation.arrays() if self.truncation else {})

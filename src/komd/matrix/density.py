@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from komd import threads as pool
 from komd._core.groups import CountedPairs
-from komd.rows import frozen, places, transpose
+from komd.rows import frozen, places, pointers, transpose
 
 __all__ = ["Density", "density", "exact_density", "sampled_density", "work_of"]
 
@@ -98,8 +98,7 @@ def exact_density(indptr: Pointers, indices: Numbers, items: int, *, threads: in
     user_indptr, user_items = transpose(item_indptr, item_users, len(indptr) - 1)  # twice: rows are ascending now
     pairs, item_where = CountedPairs(item_indptr, item_users, user_indptr, user_items), places(user_items, item_indptr)
     visits = user_indptr[item_users + 1] - item_where
-    before = np.zeros(len(visits) + 1, np.int64)
-    np.cumsum(visits, out=before[1:])
+    before = pointers(visits)
     pieces = pool.even_blocks(np.diff(before[item_indptr]), _PIECE)
 
     def part(piece: tuple[int, int]) -> int:

@@ -18,8 +18,9 @@ from komd import threads as pool
 from komd._core.groups import OwnEntries, Rows, StoredMatrix, StripArrays, WeightedUsers
 from komd.errors import ModelFileError
 from komd.matrix.storage import Plan
+from komd.rows import pointers
 
-__all__ = ["WIDEST", "Advance", "Arrays", "BlockSums", "Gathered", "ItemMatrix", "Strip", "Truncation"]
+__all__ = ["WIDEST", "Advance", "Arrays", "BlockSums", "Correction", "Gathered", "ItemMatrix", "Strip", "Truncation"]
 
 Advance: TypeAlias = Callable[[float], None]
 Arrays: TypeAlias = dict[str, NDArray[np.generic]]
@@ -65,6 +66,18 @@ class Truncation:
             raise ModelFileError("what was saved of the filter is not three numbers; save the model again")
         rank, last, error = facts.tolist()
         return Truncation(int(rank), last, error)
+
+
+class Correction(NamedTuple):
+    """M becomes factor · M − W W', the last `added` columns of W added instead of subtracted.
+
+    `truncation` says how good a filter that makes.
+    """
+
+    W: NDArray[np.float32]
+    added: int = 0
+    factor: float = 1.0
+    truncation: Truncation | None = None
 
 
 class Gathered(NamedTuple):
@@ -141,11 +154,28 @@ class ItemMatrix(ABC):
         """S_i of a block of rows, as `block_sums` is asked for them: without a low-rank correction."""
         return self.sums()[slice(*block)]
 
-    @abstractmethod
     def multiply(
         self, X: NDArray[np.float32], *, threads: int | None = None, advance: Advance | None = None
     ) -> NDArray[np.float32]:
         """M X; `advance` is told of the rows that are done."""
+        out = np.empty_like(X)
+
+        def part(block: tuple[int, int]) -> int:
+            self.multiply_block(block, X, out[slice(*block)])
+            return block[1] - block[0]
+
+        for done in pool.run(part, self.row_blocks(), threads=threads):
+            if advance:
+                advance(done)
+        return out
+
+    @abstractmethod
+    def multiply_block(self, block: tuple[int, int], X: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        """`multiply` for a block of rows."""
+
+    @abstractmethod
+    def row_blocks(self) -> list[tuple[int, int]]:
+        """All rows in blocks of about equal work, each worth a thread's while."""
 
     # ---- scoring --------------------------------------------------------------------------------------------------
 
@@ -187,8 +217,7 @@ class ItemMatrix(ABC):
         """Entries between users' own items, if `own`, and between these and the users' targets, in one pass."""
         lengths = np.diff(rows.indptr)
         widths = np.diff(targets.indptr) if targets is not None else np.zeros(len(lengths), np.int64)
-        starts = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths * widths, out=starts[1:])
+        starts = pointers(lengths * widths)
         blocks = np.empty(starts[-1], np.float32)
 
         def part(u: int) -> None:
@@ -229,20 +258,10 @@ class ItemMatrix(ABC):
         """Another matrix, with entry (i, j) multiplied by factors_i · factors_j."""
 
     @abstractmethod
-    def corrected(
-        self,
-        W: NDArray[np.float32],
-        *,
-        factor: float = 1.0,
-        added: int = 0,
-        truncation: Truncation | None = None,
-        in_place: bool = False,
-        threads: int | None = None,
-    ) -> ItemMatrix:
-        """factor · M − W W', the last `added` columns of W added instead of subtracted.
+    def corrected(self, by: Correction, *, in_place: bool = False, threads: int | None = None) -> ItemMatrix:
+        """The matrix with this correction.
 
-        Only a dense matrix writes the correction out, with `in_place` into its own array; others stay as sparse as they
-        are. `truncation` says how good a filter the result is.
+        Only a dense one writes it out, with `in_place` into its own array; others stay as sparse as they are.
         """
 
     @abstractmethod

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from komd import threads as pool
 from komd._core.groups import OwnEntries, Rows, StoredMatrix, WeightedUsers
-from komd.matrix.item_matrix import Advance, Arrays, BlockSums, Gathered, ItemMatrix, Strip, Truncation
+from komd.matrix.item_matrix import Arrays, BlockSums, Correction, Gathered, ItemMatrix, Strip
 from komd.matrix.storage import Plan
 
 __all__ = ["LowRankMatrix", "products", "signed_products"]
@@ -27,24 +27,13 @@ Number = TypeVar("Number", np.float32, np.float64)
 
 
 class LowRankMatrix(ItemMatrix):
-    """base − W W', neither of them written out; the last `added` columns of W are added instead of subtracted.
-
-    `scale` is what a filter multiplied K by to make the base of it, `truncation` how good that filter is.
-    """
+    """base − W W', neither of them written out; the base is multiplied by the correction's factor already."""
 
     users_together = 16  # to whom W is read once
 
-    def __init__(
-        self,
-        base: ItemMatrix,
-        W: NDArray[np.float32],
-        *,
-        added: int = 0,
-        truncation: Truncation | None = None,
-        scale: float = 1.0,
-    ) -> None:
-        self.base, self.W, self.added = base, W, added
-        self.truncation, self.scale = truncation, scale
+    def __init__(self, base: ItemMatrix, by: Correction) -> None:
+        self.base, self.by = base, by
+        self.W, self.added, _, self.truncation = by
         self.storage, self.recomputed = base.storage, base.recomputed
 
     @property
@@ -86,12 +75,12 @@ class LowRankMatrix(ItemMatrix):
     def sums_of(self, block: tuple[int, int]) -> NDArray[np.float64]:
         return self.base.sums_of(block)
 
-    def multiply(
-        self, X: NDArray[np.float32], *, threads: int | None = None, advance: Advance | None = None
-    ) -> NDArray[np.float32]:
-        out: NDArray[np.float32] = self.base.multiply(X, threads=threads, advance=advance)
-        out -= _signed(self.W, self.added) @ (self.W.T @ X)
-        return out
+    def multiply_block(self, block: tuple[int, int], X: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        self.base.multiply_block(block, X, out)
+        out -= _signed(self.W[slice(*block)], self.added) @ (self.W.T @ X)
+
+    def row_blocks(self) -> list[tuple[int, int]]:
+        return self.base.row_blocks()
 
     def score(self, users: WeightedUsers, S: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
         self.base.score(users, S, scores)
@@ -122,7 +111,7 @@ class LowRankMatrix(ItemMatrix):
         self, items: NDArray[np.int32], room: Callable[[], int] | None = None, threads: int | None = None
     ) -> LowRankMatrix | None:
         base = self.base.in_memory(items, room, threads)
-        return None if base is None else self._on(base)
+        return None if base is None else LowRankMatrix(base, self.by)
 
     def gathered_bytes(self, lengths: NDArray[np.int64], targets: NDArray[np.int64], own: bool) -> NDArray[np.int64]:
         out: NDArray[np.int64] = self.base.gathered_bytes(lengths, targets, own) + 4 * self.W.shape[1]
@@ -148,35 +137,21 @@ class LowRankMatrix(ItemMatrix):
 
     def scaled(self, factors: NDArray[np.float64], threads: int | None = None) -> LowRankMatrix:
         W = self.W * factors.astype(np.float32)[:, None]
-        return LowRankMatrix(self.base.scaled(factors, threads), W, added=self.added, truncation=self.truncation)
+        return LowRankMatrix(self.base.scaled(factors, threads), self.by._replace(W=W))
 
-    def corrected(
-        self,
-        W: NDArray[np.float32],
-        *,
-        factor: float = 1.0,
-        added: int = 0,
-        truncation: Truncation | None = None,
-        in_place: bool = False,
-        threads: int | None = None,
-    ) -> LowRankMatrix:
-        own, split = self.W * np.float32(np.sqrt(factor)), self.W.shape[1] - self.added
-        base = self.base if factor == 1.0 else self.base.scaled(np.full(self.items, np.sqrt(factor)), threads)
-        kept = W.shape[1] - added
-        both = np.hstack([own[:, :split], W[:, :kept], own[:, split:], W[:, kept:]])
-        return LowRankMatrix(
-            base, both, added=self.added + added, truncation=truncation or self.truncation, scale=self.scale * factor
-        )
+    def corrected(self, by: Correction, *, in_place: bool = False, threads: int | None = None) -> LowRankMatrix:
+        first = self if by.factor == 1.0 else self.scaled(np.full(self.items, np.sqrt(by.factor)), threads)
+        (A, B), (a, b) = (first.W, by.W), (first.W.shape[1] - self.added, by.W.shape[1] - by.added)
+        W = np.hstack([A[:, :a], B[:, :b], A[:, a:], B[:, b:]])
+        factor, truncation = self.by.factor * by.factor, by.truncation or self.truncation
+        return LowRankMatrix(first.base, Correction(W, self.added + by.added, factor, truncation))
 
     def arrays(self) -> Arrays:
         out = self.base.arrays()
         kept = self.W.shape[1] - self.added
         if self.truncation:
-            out |= self.truncation.arrays() | {"filter": self.W[:, :kept], "filter_scale": np.array([self.scale])}
+            out |= self.truncation.arrays() | {"filter": self.W[:, :kept], "filter_scale": np.array([self.by.factor])}
         return out | ({"prior": self.W[:, kept]} if self.added else {})
-
-    def _on(self, base: ItemMatrix) -> LowRankMatrix:
-        return LowRankMatrix(base, self.W, added=self.added, truncation=self.truncation, scale=self.scale)
 
     def _own_corrected(self, own: OwnEntries, rows: Rows, threads: int | None) -> OwnEntries:
         """Own entries of the base with the correction: gathered ones now, others as they are gathered."""

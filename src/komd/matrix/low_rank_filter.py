@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 
 from komd.errors import FilterWarning
 from komd.matrix.eigenvectors import Spectrum
-from komd.matrix.item_matrix import Truncation
+from komd.matrix.item_matrix import Correction, Truncation
 
 __all__ = ["filter_truncated", "truncation"]
 
 _SOUND = 0.5  # of μ: eigenvalues left out above this share of it are too much for a line
 
 
-def filter_truncated(spectrum: Spectrum, mu: float, chosen: int) -> tuple[Truncation, float, NDArray[np.float32]]:
+def filter_truncated(spectrum: Spectrum, mu: float, chosen: int) -> Correction:
     """K (K + μI)⁻¹, scaled to a mean diagonal of 1, from the leading eigenvectors of K (whose mean diagonal is 1).
 
-    It is s K − W W': returns how good it is, s, and W. Warns if the eigenvalues left out are too large beside μ for a
+    It is s K − W W', a correction of K. Warns if the eigenvalues left out are too large beside μ for a
     line to approximate the filter there.
     """
     found, scale, weights = truncation(spectrum, mu, chosen)
@@ -37,7 +37,7 @@ def filter_truncated(spectrum: Spectrum, mu: float, chosen: int) -> tuple[Trunca
             FilterWarning,
             stacklevel=2,
         )
-    return found, scale, spectrum.vectors * np.sqrt(weights).astype(np.float32)
+    return Correction(spectrum.vectors * np.sqrt(weights).astype(np.float32), 0, scale, found)
 
 
 def truncation(spectrum: Spectrum, mu: float, chosen: int) -> tuple[Truncation, float, NDArray[np.float64]]:

@@ -10,7 +10,7 @@ from komd._core.groups import Rows
 from komd.errors import ModelFileError
 from komd.kernels.stages import Stages
 from komd.matrix.dense import DenseMatrix
-from komd.matrix.item_matrix import Arrays, ItemMatrix, Truncation
+from komd.matrix.item_matrix import Arrays, Correction, ItemMatrix, Truncation
 from komd.matrix.low_rank import LowRankMatrix
 from komd.matrix.sparse import SparseMatrix
 from komd.matrix.streamed import StreamedMatrix
@@ -76,12 +76,12 @@ def staged_matrix(arrays: Arrays, stages: Stages, rows: Rows, items: int) -> Ite
             raise ModelFileError("the saved filter is not one of these items; save the model again")
         # A streamed base is counted from the stages; a sparse one was saved as it is.
         counted = base.scaled(np.full(items, np.sqrt(scale[0]))) if streamed else base
-        base = LowRankMatrix(counted, W, truncation=truncation, scale=float(scale[0]))
+        base = LowRankMatrix(counted, Correction(W, factor=float(scale[0]), truncation=truncation))
     if "prior" in arrays:
         prior = found["prior"]
         if "matrix" in arrays or prior.dtype != np.float32 or prior.shape != (items,):
             raise ModelFileError("the saved prior is not one of these items; save the model again")
-        base = base.corrected(prior[:, None], added=1)
+        base = base.corrected(Correction(prior[:, None], added=1))
     return base
 
 

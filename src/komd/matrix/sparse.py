@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from komd import threads as pool
 from komd._core.groups import StoredMatrix, WeightedUsers
-from komd.matrix.item_matrix import Advance, Arrays, BlockSums, ItemMatrix, Truncation
+from komd.matrix.item_matrix import Arrays, BlockSums, Correction, ItemMatrix
 from komd.matrix.low_rank import LowRankMatrix
 
 __all__ = ["SparseMatrix"]
@@ -71,22 +71,13 @@ class SparseMatrix(ItemMatrix):
             out[filled] = np.add.reduceat(self.values, self.indptr[filled], dtype=np.float64)
         return out
 
-    def multiply(
-        self, X: NDArray[np.float32], *, threads: int | None = None, advance: Advance | None = None
-    ) -> NDArray[np.float32]:
+    def multiply_block(self, block: tuple[int, int], X: NDArray[np.float32], out: NDArray[np.float32]) -> None:
         from komd._core.factor_products import multiply_rows
 
-        out = np.empty_like(X)
+        multiply_rows(self.indptr[block[0] : block[1] + 1], self.indices, self.values, X, out)
 
-        def part(block: tuple[int, int]) -> int:
-            a, b = block
-            multiply_rows(self.indptr[a : b + 1], self.indices, self.values, X, out[a:b])
-            return b - a
-
-        for done in pool.run(part, pool.even_blocks(np.diff(self.indptr) + 1, _ENTRIES), threads=threads):
-            if advance:
-                advance(done)
-        return out
+    def row_blocks(self) -> list[tuple[int, int]]:
+        return pool.even_blocks(np.diff(self.indptr) + 1, _ENTRIES)
 
     def score(self, users: WeightedUsers, S: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
         from komd._core.scoring import score_sparse
@@ -101,19 +92,9 @@ class SparseMatrix(ItemMatrix):
         rows = np.repeat(np.arange(self.items, dtype=np.int32), np.diff(self.indptr))
         return SparseMatrix(self.indptr, self.indices, self.values * (single[rows] * single[self.indices]))
 
-    def corrected(
-        self,
-        W: NDArray[np.float32],
-        *,
-        factor: float = 1.0,
-        added: int = 0,
-        truncation: Truncation | None = None,
-        in_place: bool = False,
-        threads: int | None = None,
-    ) -> LowRankMatrix:
-        values = self.values if factor == 1.0 else self.values * np.float32(factor)
-        base = SparseMatrix(self.indptr, self.indices, values)
-        return LowRankMatrix(base, W, added=added, truncation=truncation, scale=factor)
+    def corrected(self, by: Correction, *, in_place: bool = False, threads: int | None = None) -> LowRankMatrix:
+        values = self.values if by.factor == 1.0 else self.values * np.float32(by.factor)
+        return LowRankMatrix(SparseMatrix(self.indptr, self.indices, values), by)
 
     def arrays(self) -> Arrays:
         return {"matrix_indptr": self.indptr, "matrix_indices": self.indices, "matrix_values": self.values}

@@ -14,7 +14,7 @@ from komd.matrix.density import percent
 from komd.matrix.expected_density import saturating_density
 from komd.memory import budget, readable
 
-__all__ = ["STORAGES", "Plan", "estimate_density", "expected_nonzeros", "known_storage", "plan", "storage_bytes"]
+__all__ = ["STORAGES", "Plan", "known_storage", "plan", "storage_bytes"]
 
 STORAGES = ("dense", "sparse", "streamed")
 _SMALL = 4096  # items up to which dense is always right: 67 MB, and rows of it are read straight through
@@ -22,7 +22,6 @@ _FULL = 0.2  # above this share of non-zeros dense rows are faster to add than s
 _MARGIN = 1.5  # the density estimate may be that many times too low (docs/guide/sparsity.md)
 _SHARE = 0.5  # of the budget that a sparse K may take where the alternative is to stream it
 _STRIP = 64 << 20  # bytes of a strip of K with which streaming still works well
-_BINS = 512
 
 
 def known_storage(storage: str | None) -> None:
@@ -94,50 +93,3 @@ def storage_bytes(items: int, users: int, pairs: int, density: float) -> dict[st
         "sparse": int(8 * density * items * items) + 8 * (items + 1),
         "streamed": 4 * pairs + 8 * (items + 2 * users) + min(_STRIP, 6 * items * items),
     }
-
-
-def estimate_density(popularity: NDArray[np.int64], activity: NDArray[np.int64]) -> float:
-    """The share of non-zeros to expect in K, from the two tails alone (docs/guide/maths.md, "How full K will be").
-
-    Items of degrees d_i and d_j share d_i d_j Σ_v a_v(a_v − 1) / N² users on average, so they share one at least
-    with probability 1 − exp(−that). Degrees are binned, which costs less than 1 % of the estimate.
-
-    >>> round(estimate_density(np.array([2, 2, 1]), np.array([2, 2, 1])), 3)
-    0.56
-    """
-    d = popularity[popularity > 0].astype(np.float64)
-    a = activity.astype(np.float64)
-    m = len(popularity)
-    if m == 0 or d.size == 0:
-        return 0.0
-    rate = float((a * (a - 1)).sum()) / float(a.sum()) ** 2
-    values, sizes = _binned(d)
-    meet = -np.expm1(-rate * values[:, None] * values[None, :])
-    pairs = sizes @ meet @ sizes - sizes @ np.diag(meet)  # i ≠ j
-    return float((pairs + d.size) / m**2)
-
-
-def expected_nonzeros(
-    rows: NDArray[np.int64], columns: NDArray[np.int64], activity: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """How many of the rows, items of these degrees, should meet each of the columns (the same estimate)."""
-    a = activity.astype(np.float64)
-    rate = float((a * (a - 1)).sum()) / max(float(a.sum()), 1.0) ** 2
-    values, sizes = _binned(rows[rows > 0].astype(np.float64))
-    degrees, place = np.unique(columns, return_inverse=True)
-    meet = -np.expm1(-rate * np.outer(degrees.astype(np.float64), values)) @ sizes
-    out: NDArray[np.float64] = np.minimum(meet + 1.0, float(len(rows)))[place]
-    return out
-
-
-def _binned(d: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Distinct degrees with their numbers, at most `_BINS` of them (log-spaced, each at its mean)."""
-    values, sizes = np.unique(d, return_counts=True)
-    if len(values) <= _BINS:
-        return values, sizes.astype(np.float64)
-    edges = np.geomspace(values[0], values[-1], _BINS + 1)
-    place = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, _BINS - 1)
-    totals = np.bincount(place, weights=sizes, minlength=_BINS)
-    means = np.bincount(place, weights=sizes * values, minlength=_BINS)
-    kept = totals > 0
-    return means[kept] / totals[kept], totals[kept].astype(np.float64)

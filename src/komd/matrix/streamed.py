@@ -20,12 +20,13 @@ from komd import threads as pool
 from komd._core.groups import CountedPairs, OwnEntries, Rows, StripArrays, WeightedUsers
 from komd.kernels.entries import KernelEntries
 from komd.kernels.functions import Linear
-from komd.matrix.item_matrix import WIDEST, Advance, Arrays, BlockSums, Gathered, ItemMatrix, Strip, Truncation
+from komd.matrix.expected_density import expected_nonzeros
+from komd.matrix.item_matrix import WIDEST, Arrays, BlockSums, Correction, Gathered, ItemMatrix, Strip
 from komd.matrix.low_rank import LowRankMatrix
 from komd.matrix.sparse import SparseMatrix
-from komd.matrix.storage import Plan, expected_nonzeros, plan
+from komd.matrix.storage import Plan, plan
 from komd.matrix.strip_builder import StripBuilder
-from komd.rows import transpose
+from komd.rows import pointers, transpose
 
 __all__ = ["StreamedMatrix"]
 
@@ -97,22 +98,10 @@ class StreamedMatrix(ItemMatrix):
     def sums_of(self, block: tuple[int, int]) -> NDArray[np.float64]:
         return SparseMatrix(*self.block(*block, self.counter())).sums()
 
-    def multiply(
-        self, X: NDArray[np.float32], *, threads: int | None = None, advance: Advance | None = None
-    ) -> NDArray[np.float32]:
+    def multiply_block(self, block: tuple[int, int], X: NDArray[np.float32], out: NDArray[np.float32]) -> None:
         from komd._core.factor_products import multiply_rows
 
-        out = np.empty_like(X)
-
-        def part(block: tuple[int, int]) -> int:
-            a, b = block
-            multiply_rows(*self.block(a, b, self.counter()), X, out[a:b])
-            return b - a
-
-        for done in pool.run(part, self.row_blocks(), threads=threads):
-            if advance:
-                advance(done)
-        return out
+        multiply_rows(*self.block(*block, self.counter()), X, out)
 
     def score(self, users: WeightedUsers, S: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
         self._some_rows(np.unique(users.indices)).score(users, S, scores)
@@ -123,7 +112,6 @@ class StreamedMatrix(ItemMatrix):
     # ---- rows of it -----------------------------------------------------------------------------------------------
 
     def row_blocks(self) -> list[tuple[int, int]]:
-        """All rows in blocks of about equal work, each worth a thread's while."""
         return pool.even_blocks(np.minimum(self.work, self.items), _CHUNK)
 
     def counter(self) -> NDArray[np.generic]:
@@ -194,18 +182,15 @@ class StreamedMatrix(ItemMatrix):
 
         of, (left, right) = self.of, self.of.factors
         lengths, widths = np.diff(rows.indptr), np.diff(wanted.indptr)
-        starts = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths * widths, out=starts[1:])
+        starts = pointers(lengths * widths)
         blocks = np.empty(starts[-1], np.float32)
         order = np.argsort(rows.indices, kind="stable")
         owner = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
         within = np.arange(len(rows.indices)) - rows.indptr[owner]
         destinations = (starts[owner] + within * widths[owner])[order]
-        users_of = Rows(np.zeros(self.items + 1, np.int64), owner[order])
-        np.cumsum(np.bincount(rows.indices, minlength=self.items), out=users_of.indptr[1:])
+        users_of = Rows(pointers(np.bincount(rows.indices, minlength=self.items)), owner[order])
         needed = np.flatnonzero(np.diff(users_of.indptr)).astype(np.int32)
-        sizes = np.zeros(len(rows.indices) + 1, np.int64)
-        np.cumsum(widths[users_of.indices], out=sizes[1:])
+        sizes = pointers(widths[users_of.indices])
         written = sizes[users_of.indptr[needed + 1]] - sizes[users_of.indptr[needed]]
         pairs, local = self.pairs, threading.local()
 
@@ -266,18 +251,9 @@ class StreamedMatrix(ItemMatrix):
         before = 1.0 if self.of.scale is None else self.of.scale
         return StreamedMatrix(replace(self.of, scale=before * factors), self._rows, self.by_item)
 
-    def corrected(
-        self,
-        W: NDArray[np.float32],
-        *,
-        factor: float = 1.0,
-        added: int = 0,
-        truncation: Truncation | None = None,
-        in_place: bool = False,
-        threads: int | None = None,
-    ) -> LowRankMatrix:
-        base = self if factor == 1.0 else self.scaled(np.full(self.items, np.sqrt(factor)))
-        return LowRankMatrix(base, W, added=added, truncation=truncation, scale=factor)
+    def corrected(self, by: Correction, *, in_place: bool = False, threads: int | None = None) -> LowRankMatrix:
+        base = self if by.factor == 1.0 else self.scaled(np.full(self.items, np.sqrt(by.factor)))
+        return LowRankMatrix(base, by)
 
     def arrays(self) -> Arrays:
         # Saved, so that many processes map one copy and none has to transpose the pairs.

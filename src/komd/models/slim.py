@@ -16,6 +16,7 @@ from komd.matrix.from_counts import dense_from_counts
 from komd.matrix.item_matrix import ItemMatrix
 from komd.matrix.sparse import SparseMatrix
 from komd.memory import budget, readable
+from komd.rows import pointers
 
 __all__ = ["SLIM"]
 
@@ -112,6 +113,5 @@ def _by_rows(
 ) -> SparseMatrix:
     """Compressed rows of entries that come column by column: a stable sort leaves columns ascending in each row."""
     order = np.argsort(rows, kind="stable")
-    indptr = np.zeros(items + 1, np.int64)
-    np.cumsum(np.bincount(rows, minlength=items), out=indptr[1:])
+    indptr = pointers(np.bincount(rows, minlength=items))
     return SparseMatrix(indptr, columns[order], values[order])

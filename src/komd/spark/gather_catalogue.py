@@ -18,6 +18,7 @@ from komd.data.ids import Ids
 from komd.data.interactions import Interactions
 from komd.engine.catalogue import Catalogue
 from komd.errors import InputError
+from komd.rows import pointers
 from komd.spark.column_params import select_columns
 from komd.spark.model_folder import context_of
 
@@ -91,8 +92,7 @@ def _joined(parts: DataFrame, items: Ids, pairs: int) -> Interactions:
         indices[end : end + len(some)] = some
         end += len(some)
     users = _ascending(pa.chunked_array(ids), "user")
-    indptr = np.zeros(len(users) + 1, np.int64)
-    np.cumsum(np.concatenate(lengths), out=indptr[1:])
+    indptr = pointers(np.concatenate(lengths))
     return Interactions(users, items, indptr, indices)
 
 

@@ -18,8 +18,8 @@ from komd.errors import InputError
 from komd.html import write_report
 from komd.matrix.cost import Cost, costs
 from komd.matrix.density import WORK_LIMIT, Density, density, work_of
-from komd.matrix.expected_density import paper_density
-from komd.matrix.storage import estimate_density, plan
+from komd.matrix.expected_density import estimate_density, paper_density
+from komd.matrix.storage import plan
 from komd.memory import budget
 from komd.plain_text import json_text
 from komd.sparsity.effects import Effects, effects
