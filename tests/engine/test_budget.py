@@ -41,7 +41,7 @@ def told(monkeypatch):
     monkeypatch.setattr(item_based, "_ROWS_SHARE", 0.0)
     # The child's work, done here: what it is told is what it reads from its task file.
     monkeypatch.setattr(
-        comparing, "_run", lambda row, *_: worker._measure(json.loads(row.task.read_text(encoding="utf-8")), row)
+        comparing, "_run", lambda row, *_: worker._evaluate_folds(json.loads(row.task.read_text(encoding="utf-8")), row)
     )
     return fitted, ranked
 
