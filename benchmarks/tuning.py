@@ -31,11 +31,11 @@ def main() -> None:
     seconds = time.perf_counter() - start
     some = [trial for trial in found.trials if trial.values][:: asked.every]
     again, apart = 0.0, 0.0
-    shops = inner_folds(train, METRIC, 5, ROUNDS, "random", 0, False, None, budget(None))
+    folds = inner_folds(train, METRIC, 5, ROUNDS, "random", 0, False, None, budget(None))
     for trial in some:
         model = komd.model_from_text(trial.text)
         start = time.perf_counter()
-        values = [shop.measure(model) for shop in shops[: len(trial.values)]]
+        values = [fold.measure(model) for fold in folds[: len(trial.values)]]
         again += time.perf_counter() - start
         apart = max(apart, *(abs(a - b) for a, b in zip(values, trial.values, strict=True)))
     reused = sum(trial.seconds for trial in some)

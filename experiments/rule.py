@@ -48,17 +48,17 @@ CANDIDATES = {
 def measure(name: str, data: komd.Interactions, results: dict[str, Any]) -> None:
     """Every candidate that is not there yet, and the rule, on one inner fold."""
     train, _ = next(komd.split.folds(data, folds=5, half="random", rng=0))
-    shop = inner_folds(train, METRICS[0], 5, 1, "random", 0, True, None, None)[0]
-    chosen, active = (int(np.count_nonzero(counts)) for counts in (shop.train.popularity, shop.train.activity))
+    fold = inner_folds(train, METRICS[0], 5, 1, "random", 0, True, None, None)[0]
+    chosen, active = (int(np.count_nonzero(counts)) for counts in (fold.train.popularity, fold.train.activity))
     tried = results.setdefault(name, {})
-    tried["data"] = {"users per item": shop.train.pairs / chosen, "items per user": shop.train.pairs / active}
+    tried["data"] = {"users per item": fold.train.pairs / chosen, "items per user": fold.train.pairs / active}
     texts = {label: _sized(text, chosen) for label, text in CANDIDATES.items()}
-    texts["the rule"] = komd.CFKOMD.recommended(shop.train).text
+    texts["the rule"] = komd.CFKOMD.recommended(fold.train).text
     for text in texts.values():
         if text not in tried:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", komd.FilterWarning)
-                found = komd.evaluate(shop.fitted(komd.model_from_text(text)), shop.test, metrics=METRICS)
+                found = komd.evaluate(fold.fitted(komd.model_from_text(text)), fold.test, metrics=METRICS)
             tried[text] = {metric: round(found[metric].mean, 4) for metric in METRICS}
             print(f"{name}: {text}: {tried[text]}", flush=True)
             keep("rule", results)
