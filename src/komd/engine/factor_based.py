@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from komd import threads as pool
 from komd.engine.histories import Histories
 from komd.engine.recommender import Recommender
-from komd.errors import InputError, ModelFileError, SolverError, install
+from komd.errors import InputError, ModelFileError, SolverError, argument, install
 from komd.matrix.item_matrix import Arrays
 from komd.memory import budget, readable
 from komd.progress import progress
@@ -97,7 +97,7 @@ def fit_rival(
         if needed > room:
             raise InputError(
                 f"{model.factors:,} factors of {len(histories):,} users and {items:,} items need {readable(needed)}, "
-                f"and the budget is {readable(room)}; use fewer factors, or raise memory="
+                f"and the budget is {readable(room)}; use fewer factors, or raise {argument('memory')}"
             )
         with progress(label, model.iterations) as advance:
 

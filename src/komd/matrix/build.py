@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd._core.groups import Rows
-from komd.errors import InputError, SolverError
+from komd.errors import InputError, SolverError, argument
 from komd.kernels.stages import Stages
 from komd.matrix.dense import DenseMatrix
 from komd.matrix.density import sampled_density
@@ -118,7 +118,7 @@ class _Build:
         if vectors >= room:
             raise InputError(
                 f"a filter of rank {rank} needs {readable(vectors)} for {self.items:,} items, and the budget "
-                f"is {readable(room)}; raise memory=, or use a smaller rank="
+                f"is {readable(room)}; raise {argument('memory')}, or use a smaller rank="
             )
         K = self._scaled(stages.before_filter(), self.storage, room - vectors)
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
-from komd.errors import InputError, SolverError
+from komd.errors import InputError, SolverError, argument
 from komd.matrix.dense import DenseMatrix
 from komd.memory import budget, readable
 from komd.progress import progress
@@ -35,8 +35,8 @@ def ridge_precision(items: int, chosen: int, memory: str | int | None = None) ->
         return np.float32
     raise InputError(
         f"a filtered kernel between {items:,} items is dense: {readable(single)} at least "
-        f"({readable(double + copy)} in double precision), and the budget is {readable(room)}; raise memory=, "
-        "leave out the rarest items, or use a filter of low rank (rank=256)"
+        f"({readable(double + copy)} in double precision), and the budget is {readable(room)}; raise "
+        f"{argument('memory')}, leave out the rarest items, or use a filter of low rank (rank=256)"
     )
 
 
@@ -80,7 +80,7 @@ def filter_ridge(
     if precision is np.float32 and error > _ALLOWED:
         raise SolverError(
             f"the filter needs double precision: with ridge={mu:g} the condition is {condition:.3g}, which leaves "
-            f"single precision an error of about {error:.1g}; raise memory= to "
+            f"single precision an error of about {error:.1g}; raise {argument('memory')} to "
             f"{readable(4 * K.items**2 + 8 * chosen**2)} or more, or use a larger ridge"
         )
     _write(A, -mu / mean, top, threads)

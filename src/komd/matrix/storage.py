@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd.checks import one_of
-from komd.errors import InputError
+from komd.errors import InputError, argument
 from komd.matrix.density import percent
 from komd.matrix.expected_density import saturating_density
 from komd.memory import budget, readable
@@ -80,7 +80,7 @@ def plan(
         raise InputError(
             f"the kernel between {m:,} items does not fit {storage}: {readable(sizes['dense'])} dense, about "
             f"{readable(sizes['sparse'])} sparse (estimated {percent(density, 3)} full), "
-            f"{readable(sizes['streamed'])} streamed, the budget is {readable(room)}; raise memory=, "
+            f"{readable(sizes['streamed'])} streamed, the budget is {readable(room)}; raise {argument('memory')}, "
             "or leave out the rarest items"
         )
     return Plan(storage, m, density, sizes[storage])

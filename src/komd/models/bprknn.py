@@ -7,7 +7,7 @@ import numpy as np
 from komd.engine.catalogue import Catalogue
 from komd.engine.item_based import Neighbourhood
 from komd.engine.parameters import at_least, whole
-from komd.errors import InputError, SolverError
+from komd.errors import InputError, SolverError, argument
 from komd.matrix.dense import DenseMatrix
 from komd.matrix.item_matrix import ItemMatrix
 from komd.memory import budget, readable
@@ -91,7 +91,7 @@ class BPRKNN(Neighbourhood):
         if needed > budget(memory):
             raise InputError(
                 f"BPRKNN learns every pair of items: {readable(needed)} for {m:,} items, and the budget is "
-                f"{readable(budget(memory))}; raise memory=, or leave out the rarest items"
+                f"{readable(budget(memory))}; raise {argument('memory')}, or leave out the rarest items"
             )
         C = np.zeros((m, m), np.float32)
         state = np.random.SeedSequence(int(self.rng)).generate_state(1, np.uint64)

@@ -13,7 +13,7 @@ from komd.engine.parameters import at_least
 from komd.engine.recommender import Recommender
 from komd.engine.requests import one_history
 from komd.engine.results import Contributions, Solution
-from komd.errors import InputError, SolverError
+from komd.errors import InputError, SolverError, argument
 from komd.kernels.entries import KernelEntries
 from komd.kernels.functions import Kernel, kernel_named
 from komd.matrix.from_counts import dense_from_counts
@@ -80,7 +80,7 @@ class CFOMD(Recommender):
         if needed > budget(memory):
             raise InputError(
                 f"CFOMD works on all of K, dense: {readable(needed)} for {m:,} items, and the budget is "
-                f"{readable(budget(memory))}; use CFKOMD or ECFOMD, or raise memory="
+                f"{readable(budget(memory))}; use CFKOMD or ECFOMD, or raise {argument('memory')}"
             )
         rows = catalogue.histories.rows
         entries = KernelEntries.of(kernel_named(self.kernel), rows, m)

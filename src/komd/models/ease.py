@@ -9,7 +9,7 @@ from komd import threads as pool
 from komd.engine.catalogue import Catalogue
 from komd.engine.item_based import Neighbourhood
 from komd.engine.parameters import at_least
-from komd.errors import InputError, SolverError
+from komd.errors import InputError, SolverError, argument
 from komd.kernels.asymmetric import CoOccurrence
 from komd.kernels.entries import KernelEntries
 from komd.matrix.from_counts import dense_from_counts
@@ -61,7 +61,7 @@ class EASE(Neighbourhood):
         if needed > room:
             raise InputError(
                 f"EASE needs {readable(needed)} for {m:,} items ({readable(4 * m * m)} of it for the result), and the "
-                f"budget is {readable(room)}; raise memory=, or leave out the rarest items"
+                f"budget is {readable(room)}; raise {argument('memory')}, or leave out the rarest items"
             )
         rows = catalogue.histories.rows
         # Counts are exact in single precision up to 2^24 users.

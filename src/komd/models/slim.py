@@ -9,7 +9,7 @@ from komd import threads as pool
 from komd.engine.catalogue import Catalogue
 from komd.engine.item_based import Neighbourhood
 from komd.engine.parameters import at_least, whole
-from komd.errors import InputError, SolverError
+from komd.errors import InputError, SolverError, argument
 from komd.kernels.asymmetric import CoOccurrence
 from komd.kernels.entries import KernelEntries
 from komd.matrix.from_counts import dense_from_counts
@@ -79,8 +79,8 @@ class SLIM(Neighbourhood):
         if needed > budget(memory):
             raise InputError(
                 f"SLIM works on the Gram matrix whole: up to {readable(needed)} for {m:,} items and {workers} threads, "
-                f"and the budget is {readable(budget(memory))}; use fewer threads, raise memory=, or leave out the "
-                "rarest items"
+                f"and the budget is {readable(budget(memory))}; use fewer threads, raise "
+                f"{argument('memory')}, or leave out the rarest items"
             )
         users = catalogue.histories.rows
         # Counts are exact in single precision up to 2^24 users.
