@@ -111,7 +111,7 @@ def facts(known: Mapping[str, str]) -> str:
 
 
 def figures(drawn: list[tuple[str, str, str]]) -> str:
-    """Plots side by side: (class: "" or "all" for the whole width, SVG, caption as HTML) each."""
+    """Plots side by side: (class: "" or "all" for the full width, SVG, caption as HTML) each."""
     each = "\n".join(
         f'<figure class="{width}">\n{svg}\n<figcaption>{words}</figcaption>\n</figure>' for width, svg, words in drawn
     )

@@ -41,7 +41,7 @@ def test_only_this_machine_without_a_token(shop, host):
     settings = Settings(model=shop / "shop.komd", store="sqlite:///x.db", host=host)
     with pytest.raises(InputError, match="without a token file only this machine is served"):
         settings.check()
-    assert "no token: whoever reaches" in replace(settings, insecure=True).check()[0]
+    assert "no token: anyone who reaches" in replace(settings, insecure=True).check()[0]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.8.9.1"])

@@ -158,7 +158,7 @@ def test_json_holds_everything(small):
 def test_bad_settings(small, settings, message):
     with pytest.raises(InputError, match=message):
         analyze(small, **settings)
-    with pytest.raises(InputError, match="data sets by name"):
+    with pytest.raises(InputError, match="at least one data set by name"):
         compare({})
     with pytest.raises(InputError, match="cannot read builtins"):
         analyze(7)

@@ -87,7 +87,7 @@ class ModelSnapshot:
             array.ravel().view(np.uint8)[::4096].max(initial=0)
         row = np.arange(min(2, len(self.catalogue.order)), dtype=np.int32)
         self.recommend([row], n=3, reasons=2)
-        self.similar(0, 3)
+        self.model.nearest_items(0, 3)
         _ = self.catalogue.popularity, self.curve, self._labels
 
     # ---- ids --------------------------------------------------------------------------------------------------
@@ -193,15 +193,6 @@ class ModelSnapshot:
             shown, hidden = order[:largest], order[largest:]
             reasons.append(Reason(user.indices[shown], parts[shown], len(hidden), float(parts[hidden].sum()), rest))
         return reasons
-
-    def similar(self, item: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """The items most similar to this one, and their similarities."""
-        like = np.array(self.model.similarities_to(item), np.float64)
-        like[item] = 0.0
-        like[self.catalogue.chosen :] = 0.0
-        near = np.argsort(-like, kind="stable")[:n].astype(np.int32)
-        near = near[like[near] > 0]
-        return near, like[near]
 
     @cached_property
     def curve(self) -> tuple[list[int], list[int]]:

@@ -104,9 +104,9 @@ class Settings:
             if not self.insecure:
                 raise InputError(
                     f"without a token file only this machine is served, and {self.host} is more than that: "
-                    "give --token-file, or --insecure if everybody may ask and write"
+                    "give --token-file, or --insecure if anyone may read and write"
                 )
-            warnings.append(f"no token: whoever reaches {self.host}:{self.port} can read and write everybody's history")
+            warnings.append(f"no token: anyone who reaches {self.host}:{self.port} can read and write all histories")
         return warnings
 
     def tokens(self) -> tuple[str, ...]:

@@ -111,7 +111,7 @@ class Service:
         return self.events.add(pairs), EventsKept(events=len(set(pairs)), new=0, unknown_items=unknown)
 
     def user_history(self, user: str) -> UserHistory | None:
-        """The whole history of a user; None when nothing is known of them."""
+        """The complete history of a user; None when nothing is known of them."""
         snapshot = self.watcher.current
         history, unknown, stored = self._history(snapshot, user)
         low = _NO_ITEMS if stored.forgotten else snapshot.seen(user)
@@ -155,7 +155,7 @@ class Service:
         number = int(snapshot.item_numbers([text])[0])
         if number < 0:
             return None
-        near, similarities = snapshot.similar(number, n)
+        near, similarities = snapshot.model.nearest_items(number, n)
         found = [
             Similar(**item.model_dump(), similarity=similarity)
             for item, similarity in zip(_items(snapshot, near), similarities.tolist(), strict=True)

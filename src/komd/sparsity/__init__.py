@@ -1,4 +1,4 @@
-"""The sparsity laboratory: how full a kernel will be, why, and what it will cost, before it is computed.
+"""Sparsity analysis: how full the kernel of a data set will be, why, and what it will cost, before it is computed.
 
 found = komd.sparsity.analyze(data)
 found                            # text; .to_json(), .to_markdown(), .report("folder")

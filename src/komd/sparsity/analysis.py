@@ -1,4 +1,4 @@
-"""All that is known about a data set before a kernel is fitted to it, and several data sets side by side."""
+"""The analysis of a data set before a kernel is built from it, and of several data sets side by side."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ __all__ = ["Analyses", "Analysis", "analyze", "compare"]
 
 @dataclass(frozen=True, repr=False)
 class Analysis:
-    """One data set: its size, the density of R and of K, both tails, what K will cost, and what to make of it.
+    """One data set: its size, the density of R and of K, both tails, the cost of K, and a verdict.
 
     Attributes
     ----------
     kernel : Density
         The density of K: counted, or sampled with a 95 % interval.
     expected : dict
-        What formulas expect it to be: "d(K)" is the paper's, from the size alone; "degree-aware" and "saturating" keep
-        both tails (docs/guide/sparsity.md).
+        Estimates: "d(K)" is the paper's, from the size alone; "degree-aware" and "saturating" use both tails
+        (docs/guide/sparsity.md).
     popularity, activity : Tail
         Users of each item, items of each user.
     effects : Effects
-        What each tail does to the density.
+        The effect of each tail on the density.
     costs : tuple of Cost
-        Bytes and seconds of K held dense, sparse and streamed on this machine.
+        Bytes and seconds of K dense, sparse and streamed on this machine.
     chosen : str
-        "dense", "sparse" or "streamed": what komd takes under the budget; "" where nothing fits.
+        "dense", "sparse" or "streamed": what komd chooses under the budget; "" if nothing fits.
     reason : str
-        The plan in words, or why there is none.
+        The reason for the choice, or why nothing fits.
     verdict : tuple of str
         Sentences.
     """
@@ -158,14 +158,14 @@ def analyze(
     ----------
     data : Interactions, scipy sparse matrix or frame
     name : str
-        What to call it.
+        The name of the data set.
     work_limit : int
-        The density of K is counted exactly where that takes at most so many looks (Σ_v a_v²: two billion take some
-        seconds), and estimated from a random sample of items with a 95 % interval where it takes more.
+        The density of K is counted exactly if that visits at most so many entries (Σ_v a_v²: two billion take some
+        seconds), else estimated from a random sample of items with a 95 % interval.
     memory : str or int, optional
-        The budget that the choice of storage is made under, as "8GB"; 60 % of what is free by default.
+        The budget for the choice of storage, such as "8GB"; 60 % of the free memory by default.
     rng : int or numpy.random.Generator
-        Of the sample.
+        For the sample.
     threads : int, optional
 
     Examples
@@ -224,9 +224,9 @@ def compare(
     rng: int | np.random.Generator = 0,
     threads: int | None = None,
 ) -> Analyses:
-    """Analyse several data sets, given by name, and set them side by side. Settings are those of `analyze`."""
+    """Analyse several data sets, given by name. The parameters are those of `analyze`."""
     if not isinstance(data, Mapping) or not data:
-        raise InputError("compare takes data sets by name, as {'plays': data}; there must be one at least")
+        raise InputError("compare takes at least one data set by name, as {'plays': data}")
     return Analyses(
         [
             analyze(each, name=str(name), work_limit=work_limit, memory=memory, rng=rng, threads=threads)

@@ -1,4 +1,4 @@
-"""What each tail does to the density of K: the same expectation with that tail, and with it flattened."""
+"""The effect of each tail on the density of K: the expected density with that tail, and with it flattened."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["Effects", "effects"]
 
 @dataclass(frozen=True)
 class Effects:
-    """Expected densities of K with tails as they are, or flattened: everybody with the mean, the pairs staying as many.
+    """Expected densities of K with tails as they are, or flattened: all counts equal to the mean, as many pairs.
 
-    `items` and `users` are factors: the density with both tails, divided by what it would be with that one flat.
+    `items` and `users` are factors: the density with both tails, divided by the density with that tail flattened.
     """
 
     both: float
@@ -26,30 +26,30 @@ class Effects:
 
     @property
     def items(self) -> float:
-        """What the item tail multiplies the density by; below 1 where it keeps K sparse."""
+        """The factor by which the item tail changes the density; below 1 if it keeps K sparse."""
         return self.both / self.flat_items if self.flat_items else 1.0
 
     @property
     def users(self) -> float:
-        """What the user tail multiplies the density by; above 1 where it fills K."""
+        """The factor by which the user tail changes the density; above 1 if it fills K."""
         return self.both / self.flat_users if self.flat_users else 1.0
 
 
 def effects(popularity: NDArray[np.int64], activity: NDArray[np.int64]) -> Effects:
     """The four expectations."""
-    level_items, level_users = _level(popularity), _level(activity)
+    even_items, even_users = _flattened(popularity), _flattened(activity)
     return Effects(
         saturating_density(popularity, activity),
-        saturating_density(level_items, activity),
-        saturating_density(popularity, level_users),
-        saturating_density(level_items, level_users),
+        saturating_density(even_items, activity),
+        saturating_density(popularity, even_users),
+        saturating_density(even_items, even_users),
     )
 
 
-def _level(degrees: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The same sum, spread as evenly as whole numbers allow.
+def _flattened(degrees: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Counts with the same sum, as equal as whole numbers allow.
 
-    >>> _level(np.array([5, 1, 1]))
+    >>> _flattened(np.array([5, 1, 1]))
     array([3, 2, 2])
     """
     if not len(degrees):

@@ -2,8 +2,7 @@
 
 Counts are whole numbers, so the likelihoods are those of whole numbers from x_min on: Hurwitz' zeta function for the
 power law, the geometric distribution for the exponential, a rounded normal of the logarithm for the log-normal.
-Everything works on distinct values with their frequencies: a million counts cost what their few thousand distinct
-values cost.
+Everything works on distinct values with their frequencies, so the cost depends on the number of distinct values.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from numpy.typing import NDArray
 
 __all__ = ["Line", "PowerLaw", "Rival", "Tail", "fit_power_law", "least_squares", "tail"]
 
-_CANDIDATES = 150  # values of x_min that are tried, spread over the quantiles of the distinct values
-_FEWEST = 10  # counts from x_min on: fewer say nothing about a tail
-_STEEPEST = 10.0  # exponent beyond which "power law" means nothing
-_FARTHEST = 0.2  # Kolmogorov-Smirnov distance beyond which it does not either
-_LEVEL = 0.1  # two-sided p below which a rival distribution is told apart, as is usual for this test
+_CANDIDATES = 150  # values of x_min that are tried, spread over the distinct values
+_FEWEST = 10  # counts from x_min on: with fewer no tail is fitted
+_STEEPEST = 10.0  # a larger exponent is not called a power law
+_FARTHEST = 0.2  # nor is a fit with a larger Kolmogorov-Smirnov distance
+_LEVEL = 0.1  # two-sided p below which the test decides between two distributions, as is usual for it
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Rival:
     """Vuong's likelihood-ratio test of the power law against another distribution on the same counts.
 
     `ratio` is log-likelihood of the power law minus that of the rival, divided by its standard deviation: > 0 where
-    the power law fits better. `p` is the probability of a ratio as far from 0 were both equally good.
+    the power law fits better. `p` is the probability of a ratio this far from 0 if both are equally good.
     """
 
     name: str
@@ -79,8 +78,8 @@ class PowerLaw:
 class Tail:
     """The counts of one side (users of each item, or items of each user), those of 0 left out.
 
-    `fit` and `line` are None where the counts cannot carry one; `why` then says so. `curve` is (rank, count) at some
-    ranks, for plots.
+    `fit` and `line` are None if there are too few different counts; `why` then says so. `curve` is (rank, count) at
+    some ranks, for plots.
     """
 
     noun: str
@@ -99,7 +98,7 @@ class Tail:
 
 
 def tail(noun: str, counts: NDArray[np.int64]) -> Tail:
-    """All that is said about one side. `noun` names what is counted over: "item" or "user"."""
+    """The tail of one side. `noun` is "item" or "user"."""
     ranked = np.sort(counts[counts > 0])[::-1]
     n = len(ranked)
     if n == 0:
@@ -107,7 +106,7 @@ def tail(noun: str, counts: NDArray[np.int64]) -> Tail:
     total = float(ranked.sum())
     gini = float(
         ((n + 1 - 2 * np.arange(1, n + 1)) * ranked).sum() / (n * total)
-    )  # 0: all equal; towards 1: one has all
+    )  # 0: all equal; near 1: one has nearly all
     fit = fit_power_law(ranked)
     line = least_squares(ranked)
     shown = np.unique(np.geomspace(1, n, 240).astype(np.int64))
@@ -145,10 +144,10 @@ def least_squares(counts: NDArray[np.int64]) -> Line | None:
 
 
 def fit_power_law(counts: NDArray[np.int64], *, x_min: int | None = None) -> PowerLaw | None:
-    """The discrete power law of greatest likelihood, from the `x_min` with the least Kolmogorov-Smirnov distance on.
+    """The discrete power law of maximum likelihood, from the `x_min` with the least Kolmogorov-Smirnov distance on.
 
-    None where fewer than ten counts, or fewer than three different ones, are left, and where the best is no power law
-    at all (an exponent of ten, a distance of 0.2).
+    None if fewer than ten counts, or fewer than three different ones, are left, and if the best fit is poor (an
+    exponent of ten, a distance of 0.2).
     """
     values, sizes = np.unique(counts[counts > 0], return_counts=True)
     starts = _starts(values, sizes) if x_min is None else [int(np.searchsorted(values, x_min))]
@@ -184,7 +183,7 @@ def _why_not(noun: str, ranked: NDArray[np.int64]) -> str:
 
 
 def _starts(values: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[int]:
-    """Places in `values` to try as x_min: all of them, or as many as are tried."""
+    """Positions in `values` to try as x_min: all possible ones, or an even selection of them."""
     above = np.cumsum(sizes[::-1])[::-1]
     possible = np.flatnonzero(above >= _FEWEST)
     possible = possible[possible <= len(values) - 3]
@@ -194,7 +193,7 @@ def _starts(values: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[int]:
 
 
 def _exponent(x: NDArray[np.int64], f: NDArray[np.int64], low: int) -> float:
-    """The exponent of greatest likelihood: where −n log ζ(α, x_min) − α Σ log x is greatest."""
+    """The exponent of maximum likelihood: where −n log ζ(α, x_min) − α Σ log x is largest."""
     from scipy.optimize import minimize_scalar
     from scipy.special import zeta
 
@@ -211,13 +210,13 @@ def _exponent(x: NDArray[np.int64], f: NDArray[np.int64], low: int) -> float:
 
 
 def _distance(x: NDArray[np.int64], f: NDArray[np.int64], low: int, exponent: float) -> float:
-    """Kolmogorov and Smirnov's: the farthest the shares of counts ≤ x are from the fit's, at all whole x."""
+    """The Kolmogorov-Smirnov distance: the largest difference of the distribution functions at whole x."""
     from scipy.special import zeta
 
     seen = np.cumsum(f) / f.sum()
     norm = zeta(exponent, low)
     at = 1 - zeta(exponent, x + 1.0) / norm
-    before = 1 - zeta(exponent, x.astype(np.float64)) / norm  # just below x, where the shares seen have not yet jumped
+    before = 1 - zeta(exponent, x.astype(np.float64)) / norm  # just below x, before the empirical function jumps
     return float(max(np.abs(seen - at).max(), np.abs(np.r_[0.0, seen[:-1]] - before).max()))
 
 
@@ -256,7 +255,7 @@ def _exponential(x: NDArray[np.float64], f: NDArray[np.float64], low: int) -> ND
 
 
 def _lognormal(x: NDArray[np.float64], f: NDArray[np.float64], low: int) -> NDArray[np.float64]:
-    """Log-likelihoods of the rounded log-normal, cut off below x_min, of greatest likelihood."""
+    """Log-likelihoods of the rounded log-normal, truncated below x_min, of maximum likelihood."""
     from scipy.optimize import minimize
     from scipy.special import log_ndtr
 
@@ -267,12 +266,12 @@ def _lognormal(x: NDArray[np.float64], f: NDArray[np.float64], low: int) -> NDAr
 
     def logs(at: NDArray[np.float64]) -> NDArray[np.float64]:
         mu, sigma = float(at[0]), math.exp(float(at[1]))
-        a, b = log_ndtr(-(lower - mu) / sigma), log_ndtr(-(upper - mu) / sigma)  # of being above either edge
+        a, b = log_ndtr(-(lower - mu) / sigma), log_ndtr(-(upper - mu) / sigma)  # of exceeding either edge
         inside = a + np.log(-np.expm1(np.minimum(b - a, -1e-300)))
         out: NDArray[np.float64] = np.maximum(inside - float(log_ndtr(-(start - mu) / sigma)), -1e4)
         return out
 
-    # Far below x_min a log-normal turns into the power law itself: the bounds end that walk.
+    # A log-normal with its mode far below x_min is the power law itself: the bounds keep the search from there.
     bounds = [(mean - 15 * spread - 10, mean + 5 * spread), (math.log(0.02), math.log(15.0))]
     best = min(
         (

@@ -1,4 +1,4 @@
-"""An analysis of one data set or several as one HTML page."""
+"""One or several analyses as one HTML page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def page(found: Sequence[Analysis]) -> str:
         if svg.available() and any(each.kernel.value > 0 for each in found):
             caption = (
                 "The bar is the density of K. d(K) is the paper’s estimate, from the size alone; degree-aware and "
-                "saturating keep both tails."
+                "saturating use both tails."
             )
             both = html.by_width(*(plots.density_plot(found, wide=wide) for wide in (True, False)))
             parts.append(html.figures([("all", both, caption)]))
@@ -77,7 +77,7 @@ def _section(found: Analysis, place: int) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], left: tuple[int, ...]) -> str:
-    """A table whose columns in `left` hold words."""
+    """A table; columns in `left` are aligned to the left."""
 
     def cell(tag: str, k: int, text: str, scope: str = "") -> str:
         return f"<{tag}{scope}{' class=words' if k in left else ''}>{escape(text)}</{tag}>"

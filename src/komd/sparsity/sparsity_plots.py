@@ -1,4 +1,4 @@
-"""The plots of an analysis: both tails on logarithmic axes, and the densities of several data sets with estimates."""
+"""The plots of analyses: both tails on logarithmic axes, and the densities of several data sets with estimates."""
 
 from __future__ import annotations
 

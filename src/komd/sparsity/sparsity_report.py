@@ -131,7 +131,7 @@ def markdown(found: Sequence[Analysis]) -> str:
     head = markdown_table(COLUMNS, [cells(each) for each in found], left=(0, 9))
     explained = (
         "R and K: densities; ± is half of the 95 % interval where K was sampled. d(K) is the paper's estimate, from the"
-        " size alone; the other two keep both tails (degree-aware: as if an item could be had twice; saturating: once)."
+        " size alone; the other two use both tails (degree-aware: items may be chosen twice; saturating: once)."
     )
     return "\n".join(["# How full the kernel is", "", *head, "", explained, "", *(section(each) for each in found)])
 

@@ -1,4 +1,4 @@
-"""What the figures mean, in sentences."""
+"""The results of an analysis in sentences."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from komd.sparsity.longtail import Tail
 
 __all__ = ["about_tail", "times", "verdict"]
 
-_SAME = 1.15  # factors nearer to 1 than this are called none
-_FEW = 100  # pairs below which no tail means anything
+_SAME = 1.15  # factors nearer to 1 than this count as no effect
+_FEW = 100  # pairs below which tails are not discussed
 
 
 def verdict(
@@ -26,7 +26,7 @@ def verdict(
     costs: Sequence[Cost],
     chosen: str,
 ) -> tuple[str, ...]:
-    """Sentences: how full K is, which tail makes it so, what chance leaves unexplained, how to hold it."""
+    """Sentences: how full K is, which tail makes it so, what the tails do not explain, how to store K."""
     pairs = round(tails[0].mean * tails[0].size)
     if pairs == 0:
         return ("There are no pairs: K is empty.",)
@@ -34,7 +34,7 @@ def verdict(
         return ("There is one item: K is one number, and there is nothing to recommend.",)
     said = [f"K is {percent(kernel.value)} full: {_fullness(kernel.value)}."]
     if pairs < _FEW:
-        said.append(f"{pairs} pairs are too few to speak of tails.")
+        said.append(f"{pairs} pairs are too few to analyse tails.")
     else:
         said += [_driver(found), _unexplained(kernel.value, expected)]
         said += [f"No power law among {tail.noun}s: {tail.why}." for tail in tails if tail.why]
@@ -53,7 +53,7 @@ def about_tail(tail: Tail) -> str:
         f"{fit.exponent:.2f} ± {fit.error:.2f}, Kolmogorov-Smirnov distance {fit.ks:.3f}"
     )
     for rival in fit.rivals:
-        judged = {"undecided": "not told from", "power law": "better than"}.get(rival.better, "worse than")
+        judged = {"undecided": "not distinguishable from", "power law": "better than"}.get(rival.better, "worse than")
         article = "an" if rival.name[0] == "e" else "a"
         words += f"; {judged} {article} {rival.name} (p {_p(rival.p)})"
     return words + "."
@@ -95,26 +95,26 @@ def _driver(found: Effects) -> str:
     users, items = found.users, found.items
     strength = {"user": max(users, 1 / users), "item": max(items, 1 / items)}
     if max(strength.values()) < _SAME:
-        return "Neither tail matters: equally popular items and equally active users would give about the same K."
+        return "Neither tail matters: with equally popular items and equally active users K would be about as full."
     if users > _SAME and items < 1 / _SAME and _SAME > users * items > 1 / _SAME:
         return (
-            f"The two tails pull against each other, about equally: the user tail {times(users)}, "
+            f"The two tails have opposite effects of about equal size: the user tail {times(users)}, "
             f"the item tail {times(items)}."
         )
     first = "user" if strength["user"] >= strength["item"] else "item"
     factor, other = (users, items) if first == "user" else (items, users)
     second = "item" if first == "user" else "user"
-    tail = f"The {first} tail drives the density: against {_level(first)} it {times(factor)}"
+    tail = f"The {first} tail drives the density: against {_flat(first)} it {times(factor)}"
     why = {
-        (True, "user"): ", for very active users tie many items to one another",
-        (False, "user"): ", for users are so unequal that the active ones tie the same items again and again",
-        (False, "item"): ", for users meet at the same few popular items and rare items share nobody",
-        (True, "item"): ", for popular items meet almost everything else",
+        (True, "user"): ", because very active users connect many items",
+        (False, "user"): ", because the most active users connect the same items again and again",
+        (False, "item"): ", because users share the same few popular items and rare items share no users",
+        (True, "item"): ", because popular items share users with almost every other item",
     }[(factor > 1, first)]
     return f"{tail}{why}. The {second} tail {times(other)}."
 
 
-def _level(side: str) -> str:
+def _flat(side: str) -> str:
     return "equally active users" if side == "user" else "equally popular items"
 
 
@@ -124,18 +124,15 @@ def _unexplained(value: float, expected: dict[str, float]) -> str:
     said = ""
     if paper >= 2:
         side = "below" if expected["d(K)"] < value else "above"
-        said = f"The paper's d(K), which knows no tails, is {_number(paper)} times {side} the truth. "
+        said = f"The paper's d(K), which ignores tails, is {_number(paper)} times {side} the true density. "
     if ratio < 1 / _SAME:
-        return (
-            said
-            + f"Tastes are clustered: K is {_number(1 / ratio)} times emptier than its two tails alone would make it."
-        )
+        return said + f"Tastes are clustered: K is {_number(1 / ratio)} times sparser than its two tails alone explain."
     if ratio > _SAME:
         return (
             said
-            + f"K is {_number(ratio)} times fuller than its two tails alone would make it: active users range wide."
+            + f"K is {_number(ratio)} times fuller than its two tails alone explain: active users have broad tastes."
         )
-    return said + "The two tails explain the density: tastes add little."
+    return said + "The two tails explain the density: clustered tastes add little."
 
 
 def _meaning(value: float, costs: Sequence[Cost], chosen: str) -> str:
@@ -145,11 +142,11 @@ def _meaning(value: float, costs: Sequence[Cost], chosen: str) -> str:
         return words + (f"; streamed it takes {readable(streamed.bytes)} at a time." if streamed.fits else ".")
     saved = dense.bytes / max(1, sparse.bytes)
     if saved >= 2:
-        words = f"Held sparse, K weighs {_number(saved)} times less than dense ({readable(sparse.bytes)} against"
+        words = f"Sparse, K takes {_number(saved)} times less memory than dense ({readable(sparse.bytes)} against"
         words += f" {readable(dense.bytes)})"
     else:
         words = f"Sparse storage gains nothing ({readable(sparse.bytes)} against {readable(dense.bytes)} dense)"
-    ends = {"dense": "komd holds it dense", "sparse": "komd holds it sparse", "streamed": "komd streams it"}
+    ends = {"dense": "komd stores it dense", "sparse": "komd stores it sparse", "streamed": "komd streams it"}
     return f"{words}; {ends[chosen]}. Every kernel without its constant term has the same zeros."
 
 
