@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import komd
+from komd import files
 from komd.memory import peak, resident
 
 __all__ = ["COMPUTES", "DEPTH", "MODELS", "STEPS", "THREADS"]
@@ -52,9 +53,7 @@ class Record:
     def keep(self, **figures: Any) -> None:
         """Add figures, and the peak of memory so far."""
         self.figures |= figures | {"peak": peak()}
-        aside = self._file.with_suffix(".part")
-        aside.write_text(json.dumps(self.figures, indent=1) + "\n")
-        aside.replace(self._file)
+        files.write_text(self._file, json.dumps(self.figures, indent=1) + "\n")
         words = [f"{key} {value:.4g}" for key, value in figures.items() if isinstance(value, float)]
         if words:
             print(f"    {', '.join(words)}; peak {peak() / 1e9:.2f} GB", flush=True)

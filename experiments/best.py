@@ -22,7 +22,7 @@ import numpy as np
 import komd
 from benchmarks.markdown import markdown
 from experiments.places import RESULTS, WORK, load, short
-from komd import threads
+from komd import files, threads
 from komd.evaluation.compare import seconds
 from komd.evaluation.significance import LEVEL, compared_with_best
 
@@ -69,9 +69,7 @@ def _tested(
         np.save(file.with_suffix(".npy"), np.array([measured[metric].values for metric in METRICS]))
     except komd.KomdError as error:
         result["failed"] = str(error)
-    aside = file.with_suffix(".part")
-    aside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    aside.replace(file)
+    files.write_text(file, json.dumps(result, indent=1) + "\n")
     return result
 
 

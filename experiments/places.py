@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import komd
+from komd import files
 
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "experiments" / "work"
@@ -32,9 +33,7 @@ def load(name: str) -> komd.Interactions | None:
 def keep(name: str, results: dict[str, Any]) -> None:
     """Write results to `experiments/work/<name>.json` by atomic replace."""
     WORK.mkdir(parents=True, exist_ok=True)
-    aside = WORK / f"{name}.json.part"
-    aside.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    aside.replace(WORK / f"{name}.json")
+    files.write_text(WORK / f"{name}.json", json.dumps(results, indent=1, ensure_ascii=False) + "\n")
 
 
 def kept(name: str) -> dict[str, Any]:
