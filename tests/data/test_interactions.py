@@ -1,4 +1,4 @@
-"""Interactions: shape, rows, conversions, aligning."""
+"""Interactions: shape, rows, conversions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import scipy.sparse as sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from komd.data.align import align
 from komd.data.ids import Ids
 from komd.data.interactions import Interactions
 from komd.data.read import read
@@ -137,26 +136,3 @@ def test_parts_that_do_not_fit():
         Interactions(ids, ids, np.array([0, 1]), np.array([0]))
     with pytest.raises(InputError, match="there are 2 times for 1 pairs"):
         Interactions(ids, ids, np.array([0, 1, 1]), np.array([0]), np.array([1, 2]))
-
-
-def test_align_makes_one_set_of_ids():
-    first = read(table([("b", 1), ("c", 3)]))
-    second = read(table([("a", 2), ("b", 1)]))
-    one, two = align(first, second)
-    assert one.users == two.users == Ids.from_arrow(["a", "b", "c"])
-    assert one.items == two.items == Ids.from_arrow([1, 2, 3])
-    assert (one.history("b"), one.history("a"), two.history("a")) == ([1], [], [2])
-    assert align(one, two) == (one, two)
-    assert align(first) == (first,)
-
-
-def test_align_across_kinds():
-    one, two = align(read(table([(1, 10), (2, 11)])), read(table([("2", 10), ("x", 12)])))
-    assert one.users == two.users == Ids.from_arrow(["1", "2", "x"])
-    assert one.history("2") == [11]
-    assert one.items.type == pa.int64()
-    ranges = align(Interactions.of(sparse.csr_array(np.eye(2))), Interactions.of(sparse.csr_array(np.eye(3))))
-    assert [part.shape for part in ranges] == [(3, 3), (3, 3)]
-    mixed = align(Interactions.of(sparse.csr_array(np.eye(2))), read(table([(5, 1)], time=[7]), time="time"))
-    assert mixed[0].users == Ids.from_arrow([0, 1, 5])
-    assert mixed[1].times.tolist() == [7]
