@@ -7,6 +7,7 @@ import pyarrow as pa
 import scipy.sparse as sparse
 
 from komd.data.align import align
+from komd.data.ids import Ids
 from komd.data.interactions import Interactions
 from komd.data.read import read
 
