@@ -252,3 +252,15 @@ def test_named_twins_exist():
             assert there.is_file(), f"{within(path)} names {file}"
             names = {getattr(node, "name", None) for node in ast.walk(tree(there))} | {""}
             assert name in names, f"{within(path)} names {file}::{name}"
+
+
+def test_tests_mirror_the_tree():
+    """A test file of these folders tests the module of its name; every method and every compiled module has one."""
+    for folder in ("_core", "kernels", "matrix", "engine", "models"):
+        modules = {path.stem for path in (SOURCE / folder).glob("*.py")} - {"__init__"}
+        tested = {path.stem.removeprefix("test_") for path in (TESTS / folder).glob("test_*.py")}
+        assert tested <= modules, f"tests/{folder} tests what is not in src/komd/{folder}: {sorted(tested - modules)}"
+        if folder in ("_core", "models"):
+            assert modules - tested <= {"groups", "compile"}, (
+                f"not tested in tests/{folder}: {sorted(modules - tested)}"
+            )

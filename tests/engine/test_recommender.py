@@ -1,4 +1,4 @@
-"""Scores of given pairs are those of recommendations and explanations, for every model, storage and kind of input."""
+"""What a recommender promises to whoever asks: the same answer by every way of asking."""
 
 from __future__ import annotations
 
@@ -7,11 +7,162 @@ import warnings
 import numpy as np
 import pyarrow as pa
 import pytest
+import scipy.sparse as sparse
 
 import komd
+from komd.data.ids import Ids
+from komd.data.interactions import Interactions
 from komd.engine import recommender
 from komd.engine import streamed_ranking as streaming
 from komd.errors import FallbackWarning, InputError, UnknownIdError
+from komd.kernels import RBF, DotProduct, Jaccard, Linear, Polynomial, Tanimoto
+from tests.fitted import EVERY, fitted, matrix_of
+
+
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+def test_explain_sums_to_the_score(model, small):
+    model = model.clone().fit(small)
+    rng = np.random.default_rng(5)
+    for user in rng.choice(len(small.users), 12, replace=False):
+        user = small.users[int(user)]
+        for item in rng.choice(len(small.items), 4, replace=False):
+            why = model.explain(user, small.items[int(item)])
+            parts = why.to_arrow()["contribution"].to_numpy()
+            assert why.score == pytest.approx(parts.sum() + why.global_term, abs=1e-12, rel=1e-12)
+            weights, similarities = (why.to_arrow()[c].to_numpy() for c in ("weight", "similarity"))
+            assert np.allclose(parts, weights * similarities, atol=1e-15)
+            assert sorted(why.to_arrow()["item_id"].to_pylist()) == sorted(small.history(user))
+    listed = model.recommend(user, n=3).to_arrow().to_pylist()
+    for row in listed:
+        assert model.explain(user, row["item_id"]).score == pytest.approx(row["score"], abs=1e-12)
+
+
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+def test_a_known_user_is_a_stranger_with_the_same_history(model, small):
+    model = model.clone().fit(small)
+    for user in list(small.users)[:25]:
+        known = model.recommend(user, n=8)
+        shuffled = small.history(user)[::-1]
+        stranger = model.recommend(histories={user: shuffled}, n=8)
+        assert known.to_arrow().equals(stranger.to_arrow())
+        item = known.to_arrow()["item_id"][0].as_py()
+        assert model.explain(user, item).to_arrow() == model.explain(item=item, history=shuffled).to_arrow()
+        if hasattr(model, "solve"):
+            assert np.array_equal(model.solve(user).alpha, model.solve(history=shuffled).alpha)
+
+
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+def test_threads_change_nothing(model, small):
+    found = [
+        model.clone().fit(small, threads=threads).recommend(n=10, threads=threads).to_arrow() for threads in (1, 2, 3)
+    ]
+    assert found[0].equals(found[1])
+    assert found[0].equals(found[2])
+
+
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+def test_a_user_alone_is_scored_as_in_any_block(model, small):
+    model = model.clone().fit(small)
+    rows = model.catalogue.histories
+    together = model.block_scores(rows)
+    for u in range(0, len(rows), 11):
+        assert np.array_equal(model.block_scores(rows.block(u, u + 1))[0], together[u])
+        first = max(0, u - 5)
+        assert np.array_equal(model.block_scores(rows.block(first, u + 1))[-1], together[u])
+
+
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+def test_saved_and_loaded_gives_the_same_results(model, small, tmp_path):
+    model = model.clone().fit(small)
+    model.save(tmp_path / "m.komd")
+    again = komd.load(tmp_path / "m.komd")
+    assert repr(again) == repr(model)
+    assert type(again) is type(model)
+    assert again.recommend(n=10).to_arrow().equals(model.recommend(n=10).to_arrow())
+    user, items = small.users[3], list(small.items)[:5]
+    assert again.explain(user, items[0]).to_arrow().equals(model.explain(user, items[0]).to_arrow())
+    assert again.similar_items(items, n=4).to_arrow().equals(model.similar_items(items, n=4).to_arrow())
+    again.save(tmp_path / "m.komd")  # onto the files it is mapped from
+    third = komd.load(tmp_path / "m.komd")
+    assert third.recommend(n=10).to_arrow().equals(model.recommend(n=10).to_arrow())
+
+
+def test_a_sparse_model_is_saved_as_well(small, tmp_path, held_sparse):
+    model = komd.CFKOMD().fit(small)
+    assert model.matrix.storage == "sparse"
+    model.save(tmp_path / "m.komd")
+    assert komd.load(tmp_path / "m.komd").recommend(n=5).to_arrow().equals(model.recommend(n=5).to_arrow())
+
+
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+def test_permuting_users_or_items_permutes_the_answer(model, small):
+    """Rows and columns of the data in another order: the same scores for the same users and items."""
+    rng = np.random.default_rng(9)
+    R = small.to_csr()
+    users, items = rng.permutation(R.shape[0]), rng.permutation(R.shape[1])
+    # Weights are unique for λ > 0 only, but with these tolerances still wander a little.
+    sharp = model.clone()
+    if "tolerance" in sharp.get_params():
+        sharp.set_params(tolerance=1e-10)
+    if getattr(sharp, "regularization", 1.0) == 0.0:
+        sharp.set_params(regularization=1e-3)
+    plain = sharp.clone().fit(R)
+    mixed = sharp.clone().fit(sparse.csr_array(R[users][:, items]))
+
+    def scores(model):
+        catalogue = model.catalogue
+        return model.block_scores(catalogue.histories)[:, catalogue.inside]
+
+    assert np.allclose(scores(mixed), scores(plain)[users][:, items], atol=1e-5)
+    # Lists: the same wherever neighbours are not tied.
+    places = np.argsort(users)
+    for u in range(0, len(users), 7):
+        first, second = plain.recommend(u, n=10).to_arrow(), mixed.recommend(int(places[u]), n=10).to_arrow()
+        assert np.allclose(first["score"].to_numpy(), second["score"].to_numpy(), atol=1e-5)
+        gaps = np.abs(np.diff(first["score"].to_numpy(), append=-np.inf)) > 1e-4
+        clear = gaps & np.insert(gaps[:-1], 0, True)
+        clear[-1] = False  # tied, perhaps, with what did not make the list
+        expected = np.array(first["item_id"].to_pylist())
+        assert np.array_equal(items[np.array(second["item_id"].to_pylist())][clear], expected[clear])
+
+
+KERNELS = [Linear(), Polynomial(), RBF(), Tanimoto(), Jaccard(), DotProduct([0, 1, 1])]
+
+
+@pytest.mark.filterwarnings("ignore::komd.errors.FallbackWarning")
+@pytest.mark.parametrize(
+    "model", [*(komd.CFKOMD(kernel=k) for k in KERNELS), komd.CFOMD(), komd.Popularity()], ids=repr
+)
+def test_items_nobody_chose_make_no_nan(model):
+    """Two items nobody has, one user who has nothing: all numbers stay numbers."""
+    R = np.zeros((4, 6), np.float32)
+    R[0, [0, 1]] = R[1, [1, 2]] = R[2, [0, 1, 2, 3]] = 1
+    with np.errstate(divide="raise", invalid="raise"):
+        model = fitted(model, R)
+        found = model.recommend(n=6)
+        strangers = model.recommend(histories=[[4], [4, 5], [0, 4], list(range(6))], n=6, exclude_seen=False)
+    for scores in (found.to_arrow()["score"].to_numpy(), strangers.to_arrow()["score"].to_numpy()):
+        assert np.isfinite(scores).all()
+    assert len(strangers) == 4 * 4  # of the items that somebody has
+    assert np.isfinite(matrix_of(model)).all()
+    why = model.explain(item=5, history=[4, 0])
+    assert np.isfinite(why.score)
+    assert 4 not in model.similar_items([0], n=6).to_arrow()["item_id"].to_pylist()
+    assert len(model.similar_items([4], n=6)) == 0
+
+
+def test_ids_of_any_kind_survive(small):
+    """The same answers under other names."""
+    renamed = Interactions(
+        Ids(pa.array(range(len(small.users))), noun="user"), small.items, small.indptr, small.indices
+    )
+    plain, other = (komd.ECFOMD().fit(data).recommend(n=5).to_arrow() for data in (small, renamed))
+    assert plain["item_id"].to_pylist() == other["item_id"].to_pylist()
+    assert plain["score"].to_pylist() == other["score"].to_pylist()
+
+
+# ---- scores of given pairs ------------------------------------------------------------------------------------------
+
 
 STREAMED = [
     komd.ECFOMD(storage="streamed"),
