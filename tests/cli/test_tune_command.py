@@ -20,7 +20,7 @@ def test_refusals(plays, komd_fails, tmp_path):
     data = plays / "plays.csv"
     assert "Popularity has nothing to tune" in komd_fails("tune", data, "--model", "Popularity")
     assert "unknown metric" in komd_fails("tune", data, "--metric", "ndgc")
-    assert "'10m'" in komd_fails("tune", data, "--budget", "long")
+    assert "budget must be seconds or a text such as '90s', '10m'" in komd_fails("tune", data, "--budget", "long")
     assert "--plot writes SVG" in komd_fails("tune", data, "--plot", tmp_path / "a.png")
     leak = komd_fails("tune", data, "--model", "EASE", "--trials", 1, "--held-out", data)
     assert "held-out pairs are in the data to tune on" in leak

@@ -63,7 +63,7 @@ def tune(
 
     free_parameters(komd.model_from_text(model))  # mistakes are reported before anything is read
     parse_metrics(metric)
-    seconds(budget)
+    seconds(budget, "budget")
     one_of("--half", half, ("random", "given", "time"))
     if plot is not None and plot.suffix != ".svg":
         raise InputError(f"--plot writes SVG: name it like search.svg, got {plot}")

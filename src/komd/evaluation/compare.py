@@ -24,7 +24,15 @@ from komd.evaluation import fold_process
 from komd.evaluation.comparison import Comparison, rows_of
 from komd.evaluation.grid import models_of
 from komd.evaluation.metrics import parse_metrics
-from komd.evaluation.work_folder import ComparisonProtocol, FoldResult, RowFolder, fingerprint, row_folder, store_data
+from komd.evaluation.work_folder import (
+    ComparisonProtocol,
+    FoldResult,
+    RowFolder,
+    fingerprint,
+    kept_folder,
+    row_folder,
+    store_data,
+)
 from komd.files import unfinished
 from komd.memory import budget
 from komd.progress import progress
@@ -106,7 +114,7 @@ def compare(
     with _work_folder(keep) as folder:
         checksum = fingerprint(interactions)
         rows = [row_folder(folder, checksum, protocol, text) for text in texts]
-        done = sum(result is not None for row in rows for result in row.results())
+        done = sum(len(row.done()) for row in rows)
         total = len(rows) * protocol.folds
         if done:
             (say or _to_stderr)(f"resuming: {done} of {total} fold results are there")
@@ -130,15 +138,15 @@ def compare(
     )
 
 
-def seconds(limit: float | str) -> float:
-    """A time limit in seconds.
+def seconds(limit: float | str, name: str = "time_limit") -> float:
+    """A limit of time in seconds; `name` is that of the argument.
 
     >>> seconds("10m"), seconds("1.5 h"), seconds(30)
     (600.0, 5400.0, 30.0)
     """
     found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)\s*([a-z]*)\s*", str(limit).lower())
     if found is None or found.group(2) not in _UNITS or float(found.group(1)) <= 0:
-        raise InputError(f"time_limit must be seconds or a text such as '90s', '10m' or '1.5h', got {limit!r}")
+        raise InputError(f"{name} must be seconds or a text such as '90s', '10m' or '1.5h', got {limit!r}")
     return float(found.group(1)) * _UNITS[found.group(2)]
 
 
@@ -160,7 +168,7 @@ def _finish(
     row: RowFolder, task: dict[str, Any], limit: float | None, advance: Callable[[int], None]
 ) -> list[FoldResult] | str:
     """All results of a row, missing ones computed by a child process; or why there are none."""
-    done = [result for result in row.results() if result is not None]
+    done = row.done()
     advance(len(done))
     if len(done) == row.folds:
         return done
@@ -169,7 +177,7 @@ def _finish(
     reason = _run(row, None if limit is None else limit - spent, advance)
     if reason == "":
         reason = f"exceeded {_duration(limit or 0.0)}"
-    done = [result for result in row.results() if result is not None]
+    done = row.done()
     if len(done) == row.folds:
         return done
     advance(row.folds - len(done))
@@ -232,15 +240,11 @@ def _duration(limit: float) -> str:
 
 @contextlib.contextmanager
 def _work_folder(keep: str | Path | None) -> Iterator[Path]:
-    if keep is None:
-        with unfinished(Path(tempfile.mkdtemp(prefix="komd-compare-"))) as folder:
-            yield folder
+    if keep is not None:
+        yield kept_folder(keep)
         return
-    path = Path(keep)
-    if path.exists() and not path.is_dir():
-        raise InputError(f"keep must be a folder, and {path} is a file")
-    path.mkdir(parents=True, exist_ok=True)
-    yield path
+    with unfinished(Path(tempfile.mkdtemp(prefix="komd-compare-"))) as folder:
+        yield folder
 
 
 def _versions() -> dict[str, str]:

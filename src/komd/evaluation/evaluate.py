@@ -144,16 +144,13 @@ def _matched(
     targets, skipped = catalogue.translated(test, on_unknown)
     tested = np.flatnonzero(targets.lengths)
     ids = test.users.take(tested)
-    if history is None:
-        found = catalogue.find_users(ids, on_unknown)
-        known = found >= 0
-        rows = catalogue.histories.take(found[known])
-    else:
+    users, rows = catalogue.users, catalogue.histories
+    if history is not None:
         given = Interactions.of(history)
-        all_rows, _ = catalogue.translated(given, on_unknown)
-        found = given.users.find(ids, on_unknown=on_unknown)
-        known = found >= 0
-        rows = all_rows.take(found[known])
+        users, rows = given.users, catalogue.translated(given, on_unknown)[0]
+    found = users.find(ids, on_unknown=on_unknown)
+    known = found >= 0
+    rows = rows.take(found[known])
     skipped += int(targets.lengths[tested[~known]].sum())
     targets = targets.take(tested[known].astype(np.int32))
     ids = ids.take(pa.array(np.flatnonzero(known)))

@@ -34,7 +34,16 @@ from komd.data.interactions import Interactions
 from komd.errors import InputError
 from komd.files import array_fill, sweep, write
 
-__all__ = ["ComparisonProtocol", "FoldResult", "RowFolder", "fingerprint", "load_data", "row_folder", "store_data"]
+__all__ = [
+    "ComparisonProtocol",
+    "FoldResult",
+    "RowFolder",
+    "fingerprint",
+    "kept_folder",
+    "load_data",
+    "row_folder",
+    "store_data",
+]
 
 _ARRAYS = ("indptr", "indices", "times")
 
@@ -145,13 +154,13 @@ class RowFolder:
             return None
         return FoldResult(means, values, *numbers)
 
-    def results(self) -> list[FoldResult | None]:
-        """The results of all folds, None where there is none yet; results that cannot be read are removed."""
-        found = [self.load(fold) for fold in range(self.folds)]
-        for fold, result in enumerate(found):
+    def done(self) -> list[FoldResult]:
+        """The results of the folds that are done; those that cannot be read are removed."""
+        found = {fold: self.load(fold) for fold in range(self.folds)}
+        for fold, result in found.items():
             if result is None:
                 self._file(fold, "json").unlink(missing_ok=True)
-        return found
+        return [result for result in found.values() if result is not None]
 
     @property
     def _failure(self) -> Path:
@@ -159,6 +168,15 @@ class RowFolder:
 
     def _file(self, fold: int, suffix: str) -> Path:
         return self.path / f"fold-{fold}.{suffix}"
+
+
+def kept_folder(keep: str | Path) -> Path:
+    """The folder `keep`, created if it does not exist."""
+    path = Path(keep)
+    if path.exists() and not path.is_dir():
+        raise InputError(f"keep must be a folder, and {path} is a file")
+    path.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 def row_folder(work: Path, data: str, protocol: ComparisonProtocol, model: str) -> RowFolder:

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from komd.rows import pointers
+
 __all__ = ["NameIndex"]
 
 _LONGEST = 24  # letters of a word that are compared
@@ -52,7 +54,7 @@ class NameIndex:
         by_word = np.argsort(codes, kind="stable")
         self._items = owner[by_word]
         self._first = starts[by_word]
-        self._ends = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(order)))]).astype(np.int64)
+        self._ends = pointers(np.bincount(codes, minlength=len(order)))
         self._length = np.bincount(owner, minlength=len(names)).astype(np.int16)  # words of each name
         self._letters = _letters(self._words)
         self._pairs()

@@ -21,6 +21,7 @@ from komd.engine.recommender import Recommender
 from komd.engine.results import lists_table
 from komd.memory import budget
 from komd.models.registry import load_exactly
+from komd.rows import pointers
 from komd.spark.model_folder import Folder
 
 __all__ = ["ListTask", "block_sums", "lists_for_histories", "lists_for_users", "packed_rows", "scored_pairs"]
@@ -77,7 +78,7 @@ def lists_for_histories(task: ListTask, batches: Iterator[pa.RecordBatch]) -> It
         return
     users, lists = (pa.concat_arrays([batch.column(k) for batch in received]) for k in (0, 1))
     found = model.catalogue.find_items(lists.flatten(), "skip")
-    edges = np.concatenate([[0], np.cumsum(lists.value_lengths().to_numpy())])
+    edges = pointers(lists.value_lengths().to_numpy())
     rows = [found[a:b] for a, b in pairwise(edges)]
     yield from _lists(model, task, users, Histories.of_rows([row[row >= 0] for row in rows]))
 
@@ -162,7 +163,7 @@ def _batches(model: Recommender, task: ListTask, users: pa.Array, parts: list[Ra
     item, score = (table.column(name).combine_chunks() for name in ("item_id", "score"))
     inner = task.schema.field(1).type.value_type
     entries = pa.StructArray.from_arrays([item.cast(inner.field(0).type), score], fields=list(inner))
-    ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    ends = pointers(counts).astype(np.int32)
     lists = pa.ListArray.from_arrays(pa.array(ends), entries, type=task.schema.field(1).type)
     ids = users.cast(task.schema.field(0).type)
     yield from pa.Table.from_arrays([ids, lists], schema=task.schema).to_batches(max_chunksize=1 << 16)

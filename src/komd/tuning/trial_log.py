@@ -10,7 +10,7 @@ from typing import Any
 
 from komd.data.interactions import Interactions
 from komd.errors import InputError
-from komd.evaluation.work_folder import fingerprint
+from komd.evaluation.work_folder import fingerprint, kept_folder
 from komd.files import write_text
 from komd.tuning.tuning_result import Trial
 
@@ -27,16 +27,13 @@ class TrialLog:
         self._path, self._settings, self.trials = path, settings, trials
 
     @staticmethod
-    def open(folder: Path | None, data: Interactions, settings: dict[str, Any]) -> TrialLog:
+    def open(keep: str | Path | None, data: Interactions, settings: dict[str, Any]) -> TrialLog:
         """The log of a search with these settings, with the trials of earlier runs; without a folder, in memory."""
-        if folder is None:
+        if keep is None:
             return TrialLog(None, settings, [])
-        if folder.exists() and not folder.is_dir():
-            raise InputError(f"keep must be a folder, and {folder} is a file")
-        folder.mkdir(parents=True, exist_ok=True)
         settings = settings | {"data": fingerprint(data)}
         checksum = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
-        path = folder / f"tuning-{checksum}.json"
+        path = kept_folder(keep) / f"tuning-{checksum}.json"
         trials = []
         if path.exists():
             try:

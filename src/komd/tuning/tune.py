@@ -91,7 +91,7 @@ def tune(
     wanted = parse_metrics(metric)
     if len(wanted) != 1:
         raise InputError(f"metric must be the name of one metric, got {metric!r}")
-    limit = in_seconds(budget)
+    limit = in_seconds(budget, "budget")
     if trials is not None:
         whole("trials", trials, 1)
     if whole("rounds", rounds, 1) > folds:
@@ -111,7 +111,7 @@ def tune(
         "rng": int(rng),
         "space": {parameter.name: [repr(value) for value in parameter.values] for parameter in parameters},
     }
-    log = TrialLog.open(None if keep is None else Path(keep), interactions, settings)
+    log = TrialLog.open(keep, interactions, settings)
     search = OptunaSearch(base, parameters, int(rng), log.trials)
     inner = inner_folds(interactions, str(wanted[0]), folds, rounds, half, int(rng), reuse, threads, memory)
     start = time.monotonic()
