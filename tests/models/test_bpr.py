@@ -50,11 +50,11 @@ def test_strangers_are_refused(model, small):
     train, test = next(komd.split.folds(small, rng=1))
     assert not komd.BPR.serves_strangers
     assert komd.BPRKNN.serves_strangers
-    with pytest.raises(komd.InputError, match=r"only the people it was fitted to: .*use BPRKNN, WRMF"):
+    with pytest.raises(komd.InputError, match=r"only the users it was fitted to: .*use BPRKNN, WRMF"):
         model.recommend(histories={"guest": history})
-    with pytest.raises(komd.InputError, match="only the people it was fitted to"):
+    with pytest.raises(komd.InputError, match="only the users it was fitted to"):
         model.explain(item=history[0], history=history)
-    with pytest.raises(komd.InputError, match="only the people it was fitted to"):
+    with pytest.raises(komd.InputError, match="only the users it was fitted to"):
         komd.evaluate(model, test, history=train)
 
 

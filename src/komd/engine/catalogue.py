@@ -1,4 +1,4 @@
-"""What a fitted model knows of its data: people, items, histories, and the order items are worked in.
+"""What a fitted model knows of its data: users, items, histories, and the order items are worked in.
 
 Inside, items are numbered by falling popularity (equal ones by id), so that the rows and counters used most lie close
 together in memory, and so that equal scores go to the more popular item. Ids appear only here, at the edge.
@@ -26,7 +26,7 @@ OnUnknown: TypeAlias = Literal["error", "skip"]
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
-    """People and items of the training data, with everybody's history in inside numbers.
+    """Users and items of the training data, with every user's history in inside numbers.
 
     `order[k]` is the outside number (place in `items`) of inside item k.
     """
@@ -53,7 +53,7 @@ class Catalogue:
 
     @cached_property
     def popularity(self) -> NDArray[np.float64]:
-        """How many people chose each item (inside order, so never rising)."""
+        """How many users chose each item (inside order, so never rising)."""
         return np.bincount(self.histories.indices, minlength=len(self.order)).astype(np.float64)
 
     @cached_property
@@ -72,7 +72,7 @@ class Catalogue:
         return found if exclude is None else np.setdiff1d(found, exclude)
 
     def find_users(self, ids: object, on_unknown: OnUnknown) -> NDArray[np.int32]:
-        """Rows of these people; -1 for unknown ones when they are to be skipped."""
+        """Rows of these users; -1 for unknown ones when they are to be skipped."""
         return self.users.find(ids, on_unknown=on_unknown)
 
     def find_items(self, ids: object, on_unknown: OnUnknown) -> NDArray[np.int32]:

@@ -77,7 +77,7 @@ class Recommender(Parameters, ABC):
         """How many users are best scored together."""
         return users_per_block(len(self.catalogue.order))
 
-    # ---- what everybody calls ---------------------------------------------------------------------------------
+    # ---- what users of the library call ------------------------------------------------------------------
 
     def _forget(self) -> None:
         self._catalogue = None

@@ -10,8 +10,8 @@ from komd.data.interactions import Interactions
 
 __all__ = ["recommended_parameters"]
 
-_WELL_KNOWN = 30  # people an item, on average, from which a filter pays
-_KNOWN, _LONG = 3, 30  # people an item, and items a person, from which one of low rank does
+_WELL_KNOWN = 30  # users for each item, on average, from which a filter pays
+_KNOWN, _LONG = 3, 30  # users for each item, and items for each user, from which one of low rank does
 _FILTERED = 20_000  # items up to which it takes minutes at most
 
 

@@ -21,7 +21,7 @@ from komd.memory import budget, readable
 __all__ = ["Cost", "costs", "machine_speed", "seconds"]
 
 # Nanoseconds on the machine where they were fitted, on eleven data sets; python -m experiments.sparsity_costs checks.
-_COUNT = {"dense": 0.3, "sparse": 0.65, "streamed": 0.65}  # a look at an item of a user; dense leaves out half
+_COUNT = {"dense": 0.3, "sparse": 0.65, "streamed": 0.65}  # a visit to an item of a user; dense leaves out half
 _ENTRY = {"dense": 8.2, "sparse": 69.0, "streamed": 45.0}  # of m² when dense, of the non-zeros else
 _PAIR = {"dense": 105.0, "sparse": 85.0, "streamed": 85.0}  # turning R over, and finding a user's row in memory
 _FAR = 60_000  # items whose counters fill the near cache: beyond, counting waits for memory
@@ -29,12 +29,12 @@ _SLOWER = 4.0  # counts more for every doubling of the items beyond
 _SLOWEST = 14.0  # counts, when every counter is far away
 _COLD = {"dense": 1.25, "sparse": 1.4}  # a kernel built once finds memory colder than a small one built again and again
 _TRIES = (3, 0.5, 12)  # builds at least, seconds to go on for, builds at most: to know the machine's speed
-_PASSES = 2  # over all strips: one for the weights of people, one for their scores
+_PASSES = 2  # over all strips: one for the users' weights, one for their scores
 
 
 @dataclass(frozen=True)
 class Cost:
-    """One way to hold K: what it weighs, how long it takes to build, and whether the budget allows it."""
+    """One way to hold K: its bytes, how long it takes to build, and whether the budget allows it."""
 
     storage: str
     bytes: int
@@ -78,7 +78,7 @@ def costs(
 
 
 def seconds(value: float) -> str:
-    """Seconds as people say them.
+    """Seconds in readable units.
 
     >>> seconds(0.004), seconds(3.21), seconds(95), seconds(7300)
     ('under 0.1 s', '3.2 s', '1.6 min', '2.0 h')

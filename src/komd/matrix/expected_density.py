@@ -13,7 +13,7 @@ __all__ = ["estimate_density", "expected_nonzeros", "paper_density", "saturating
 _BINS = 160  # distinct degrees kept on either side: more change the estimate by less than 0.5 %
 _FINE_BINS = 512  # of the degree-aware estimate, which costs less for each
 _ROUNDS = 400
-_LARGEST = 1e9  # of a fitted number: whoever has everything would need an infinite one
+_LARGEST = 1e9  # of a fitted number: a user who has everything would need an infinite one
 _CLOSE = 1e-6  # relative change of a fitted number at which the rounds end
 
 
@@ -66,7 +66,7 @@ def expected_nonzeros(
 def saturating_density(popularity: NDArray[np.int64], activity: NDArray[np.int64]) -> float:
     """The share of non-zeros to expect in K when R is as random as its two tails allow.
 
-    User v has item i with probability p_iv = x_i y_v / (1 + x_i y_v), the numbers x and y being such that everybody's
+    User v has item i with probability p_iv = x_i y_v / (1 + x_i y_v), the numbers x and y being such that every
     expected degree is the true one. Unlike the d_i a_v / N of the degree-aware estimate this never exceeds one: the
     most active users are not counted as having the most popular items several times over, and what they cannot have
     twice they have elsewhere. Items i and j then share

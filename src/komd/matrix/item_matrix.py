@@ -1,4 +1,4 @@
-"""An item-item matrix: the one interface through which everybody scores, solves, ranks and saves.
+"""An item-item matrix: the one interface for scoring, solving, ranking and saving.
 
 Dense, sparse, streamed and low-rank-corrected matrices answer the same questions, to the last bit alike where their
 entries are. Who holds a matrix never asks which kind it is, only whether the rows it needs fit a room (`in_memory`).
@@ -201,7 +201,7 @@ class ItemMatrix(ABC):
     # ---- many users, and more rows than fit the memory ------------------------------------------------------------
 
     recomputed = False
-    """Whether the matrix is computed again by everybody who reads it."""
+    """Whether the matrix is computed again whenever it is read."""
 
     def in_memory(
         self, items: NDArray[np.int32], room: Callable[[], int] | None = None, threads: int | None = None

@@ -32,7 +32,7 @@ def filter_truncated(spectrum: Spectrum, mu: float, chosen: int) -> Correction:
     if left_out > _SOUND * mu:
         warnings.warn(
             f"ridge={mu:g} is not well above the eigenvalues that were left out (up to {left_out:.3g}): the filter "
-            f"of rank {found.rank} is only a rough one there, entries are within {found.error:.2g}; use a larger rank= "
+            f"of rank {found.rank} is only approximate there, entries are within {found.error:.2g}; use a larger rank= "
             "or ridge=, or more memory for the exact filter",
             FilterWarning,
             stacklevel=2,

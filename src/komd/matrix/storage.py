@@ -87,7 +87,7 @@ def plan(
 
 
 def storage_bytes(items: int, users: int, pairs: int, density: float) -> dict[str, int]:
-    """What K weighs in each form: every entry; each non-zero with its column; or the pairs by item and a strip."""
+    """The bytes of K in each form: every entry; each non-zero with its column; or the pairs by item and a strip."""
     return {
         "dense": 4 * items * items,
         "sparse": int(8 * density * items * items) + 8 * (items + 1),

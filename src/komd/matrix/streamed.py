@@ -1,7 +1,7 @@
 """K between all items, never held: rows of it, or strips of columns, computed when they are asked for.
 
 The matrix is known by who chose what and by its `KernelEntries` alone. A strip of columns is counted for all the rows
-that somebody needs, used, and overwritten by the next. Rows asked for one by one come as a sparse matrix in which only
+that are needed, used, and overwritten by the next. Rows asked for one by one come as a sparse matrix in which only
 they are filled.
 """
 

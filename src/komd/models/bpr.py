@@ -18,9 +18,9 @@ __all__ = ["BPR"]
 
 
 class BPR(FactorModel):
-    """Factors of people and items that rank what was chosen above what was not: score(u, j) = x_u · y_j + b_j.
+    """Factors of users and items that rank what was chosen above what was not: score(u, j) = x_u · y_j + b_j.
 
-    The method learns a vector for each person of the training data and has no way to make one from a history: strangers
+    The method learns a vector for each user of the training data and has no way to make one from a history: strangers
     are refused with an InputError, and so is `explain`, for no part of a score belongs to an item of the history.
 
     implicit departs from the paper in what it draws: the item j that u lacks is not any item alike but each as often as
@@ -54,7 +54,7 @@ class BPR(FactorModel):
     3
     >>> model.recommend(histories={"guest": ["Amber Compass (swing)"]})
     Traceback (most recent call last):
-    komd.errors.InputError: BPR serves only the people it was fitted to: ...
+    komd.errors.InputError: BPR serves only the users it was fitted to: ...
     """
 
     serves_strangers = False
@@ -98,7 +98,7 @@ class BPR(FactorModel):
             "bpr",
             memory,
         )
-        # implicit's last column is 1 for people and the bias for items.
+        # implicit's last column is 1 for users and the bias for items.
         self._X = learned.user_factors.astype(np.float64)
         self._Y = learned.item_factors.astype(np.float64)
 
@@ -107,7 +107,7 @@ class BPR(FactorModel):
             return self._X[histories.users]
         if histories.lengths.any():
             raise InputError(
-                "BPR serves only the people it was fitted to: it cannot make factors from a history; for strangers "
+                "BPR serves only the users it was fitted to: it cannot make factors from a history; for strangers "
                 "use BPRKNN, WRMF or an item-based model, or fit again with their pairs"
             )
         return np.zeros((len(histories), self._X.shape[1]))  # nobody has a history: popularity serves them

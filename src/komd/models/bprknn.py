@@ -23,7 +23,7 @@ class BPRKNN(Neighbourhood):
 
     With x_ui = Σ_{l ∈ I_u, l ≠ i} C_il, the matrix C maximises
 
-        Σ ln σ(x_uij) − penalty,   x_uij = x_ui − x_uj,   over people u, items i ∈ I_u and items j ∉ I_u
+        Σ ln σ(x_uij) − penalty,   x_uij = x_ui − x_uj,   over users u, items i ∈ I_u and items j ∉ I_u
 
     by stochastic gradient ascent. x_uij is linear in C, with ∂x_uij/∂C_il = 1 and ∂x_uij/∂C_jl = −1 for every l ∈ I_u
     (l ≠ i; j ∉ I_u anyway), and d ln σ(x)/dx = σ(−x). So one step on a triple (u, i, j), for all those l at once, is

@@ -1,4 +1,4 @@
-"""CF-KOMD: each person's weights maximise the margin between what they chose and everything else (PAPER section 4)."""
+"""CF-KOMD: each user's weights maximise the margin between what they chose and everything else (PAPER section 4)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CFKOMD(KernelBased):
     one small convex problem with a unique answer (for λ > 0). Nothing depends on a seed.
 
     K is made in stages, each a kernel (docs/guide/maths.md, "Kernels in stages"): users weighted by a_v^−γ, the cosine
-    of the weighted items, the function `kernel` of it, items stretched by d_i^β, a filter of the spectrum, and a prior
+    of the weighted items, the function `kernel` of it, items scaled by d_i^β, a filter of the spectrum, and a prior
     that all items share. The defaults are the paper's: γ = β = 0, no filter and no prior.
 
     Parameters
@@ -57,12 +57,12 @@ class CFKOMD(KernelBased):
     regularization
         λ_p: larger spreads the weights over the history more evenly.
     negatives
-        "exact": q as above, for each person their own; "mean": the paper's approximation, the mean over all items, the
-        same for everybody (off by at most 2 |I_u| / m in each component).
+        "exact": q as above, for each user their own; "mean": the paper's approximation, the mean over all items, the
+        same for all users (off by at most 2 |I_u| / m in each component).
     tolerance
         KKT gap to which every problem is solved; an answer that misses it raises SolverError.
     user_damping
-        γ >= 0: a user of a_v items counts a_v^−γ wherever users are counted, so that people who chose nearly everything
+        γ >= 0: a user of a_v items counts a_v^−γ wherever users are counted, so that users who chose nearly everything
         say less of what goes together. ½ does well on most data.
     popularity
         β >= 0: items are vectors of length d_i^β, d_i being their popularity, instead of 1. Popular items come first
@@ -72,12 +72,12 @@ class CFKOMD(KernelBased):
         smaller is stronger. None: no filter. The exact filter is dense, and costs some m³ operations to make.
     rank
         How many eigenvectors a filter of low rank is made of, instead of the exact one: K stays as sparse as it was, or
-        streamed, and a product of narrow matrices is taken away. What that leaves out is bounded, and the bound is
+        streamed, and a product of narrow matrices is subtracted. What that leaves out is bounded, and the bound is
         shown with the model (`repr`); a FilterWarning says where it is loose. None: the exact filter where it fits the
         memory, else 256.
     prior
         c, from 0 to 1e6: K becomes K + c p p', p_i = d_i^δ (of mean square 1), δ being `prior_power`: popular items are
-        likely for everybody, also where nothing that a person chose says so. Where data are sparse it orders the many
+        likely for every user, also where nothing that the user chose says so. Where data are sparse it orders the many
         items that share nobody with a history. 0.01 is much already. A sparse K stays as sparse as it was.
     prior_power
         δ >= 0, see `prior`.
@@ -153,9 +153,9 @@ class CFKOMD(KernelBased):
 
         Users are damped by γ = ½. With at most 20,000 items:
 
-        - where items were chosen by 30 people or more on average, and an exact filter fits the `memory` budget: λ = 1,
+        - where items were chosen by 30 users or more on average, and an exact filter fits the `memory` budget: λ = 1,
           β = 0.3, a ridge of μ = 10, a prior of c = 0.003, and half of the negatives;
-        - else, by 3 people or more who chose 30 items or more each: λ = 1, β = 0.2, a ridge of μ = 40 of rank 96, and a
+        - else, by 3 users or more who chose 30 items or more each: λ = 1, β = 0.2, a ridge of μ = 40 of rank 96, and a
           quarter of the negatives.
 
         Elsewhere no filter, λ = 2, and β = 2 / √(mean activity), at most 0.8 and rounded to a tenth: the shorter the

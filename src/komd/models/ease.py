@@ -1,4 +1,4 @@
-"""EASE: the item-item matrix that best rebuilds everybody's history, in closed form."""
+"""EASE: the item-item matrix that best rebuilds every user's history, in closed form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Popularity: the same list for everybody. The floor that any method must clear."""
+"""Popularity: the same list for every user. The baseline that any method must beat."""
 
 from __future__ import annotations
 

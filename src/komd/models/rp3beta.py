@@ -1,4 +1,4 @@
-"""RP3β: three random steps from a person to an item, with the pull of popularity divided out."""
+"""RP3β: three random steps from a user to an item, with the pull of popularity divided out."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ __all__ = ["RP3Beta"]
 
 
 class RP3Beta(KernelNeighbourhood):
-    """A random walk person → item → person → item, re-ranked (Paudel, Christoffel, Newell & Bernstein, 2017).
+    """A random walk user → item → user → item, re-ranked (Paudel, Christoffel, Newell & Bernstein, 2017).
 
-    From an item the walk goes to one of its d_i people, from a person v to one of their a_v items, all equally likely:
+    From an item the walk goes to one of its d_i users, from a user v to one of their a_v items, all equally likely:
     p(i → v) = 1 / d_i and p(v → j) = 1 / a_v. Probabilities are raised to the power α, and the candidate's popularity
     to the power β is divided out:
 
         M(i, j) = Σ_{v ∈ U_i ∩ U_j} p(i → v)^α p(v → j)^α / d_j^β  =  d_i^−α d_j^−β Σ_{v ∈ U_i ∩ U_j} a_v^−α
         score(u, j) = Σ_{i ∈ I_u} M(i, j)
 
-    The first step, p(u → i)^α = a_u^−α, is the same for all items of a person and left out: it changes no order. Every
+    The first step, p(u → i)^α = a_u^−α, is the same for all items of a user and left out: it changes no order. Every
     neighbour is kept: nothing is cut to the k nearest. The diagonal is the walk's own, its way back to i; it counts
-    only where what a person has already is not left out.
+    only where what a user has already is not left out.
 
     Parameters
     ----------

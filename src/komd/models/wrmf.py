@@ -21,7 +21,7 @@ class WRMF(FactorModel):
 
         minimise  Σ_ui c_ui (p_ui − x_u · y_i)² + λ (Σ_u ‖x_u‖² + Σ_i ‖y_i‖²),   c_ui = 1 + alpha if chosen, else 1
 
-    implicit finds the factors of the items. Those of a person, known or not, are then always solved for exactly from
+    implicit finds the factors of the items. Those of a user, known or not, are then always solved for exactly from
     their history (fold-in): x_u = W_u Σ_{i ∈ I_u} (1 + alpha) y_i with W_u = (Y'Y + alpha Σ_{i ∈ I_u} y_i y_i' + λI)⁻¹.
     So a score is a sum over the history,
 
@@ -83,7 +83,7 @@ class WRMF(FactorModel):
                 factors=int(self.factors),
                 iterations=int(self.iterations),
                 regularization=float(self.regularization),
-                alpha=1.0,  # implicit's alpha multiplies: c is handed over as it is
+                alpha=1.0,  # implicit's alpha multiplies: c is passed as it is
                 random_state=int(self.rng),
                 num_threads=pool.count(threads),
             ),
@@ -101,7 +101,7 @@ class WRMF(FactorModel):
         self._base.flat[:: len(self._base) + 1] += float(self.regularization)
 
     def _systems(self, histories: Histories) -> NDArray[np.float64]:
-        """W_u⁻¹ (people × factors × factors)."""
+        """W_u⁻¹ (users × factors × factors)."""
         systems = np.repeat(self._base[None], len(histories), axis=0)
         for u in range(len(histories)):
             Y_u = self._Y[histories.indices[histories.indptr[u] : histories.indptr[u + 1]]]
