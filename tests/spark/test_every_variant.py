@@ -22,10 +22,19 @@ def frame(spark, small):
     return spark.createDataFrame(small.to_arrow().rename_columns(["user", "item"])).coalesce(1).cache()
 
 
-@pytest.mark.parametrize("model", RUN, ids=repr)
-def test_lists_are_those_of_one_machine_to_the_last_bit(model, frame, small, tmp_path):
-    from komd.spark import KomdRecommender
+@pytest.fixture(scope="module")
+def catalogue(frame):
+    from komd.spark.gather_catalogue import catalogue_of
 
+    return catalogue_of(frame, "user", "item")
+
+
+@pytest.mark.parametrize("model", RUN, ids=repr)
+def test_lists_are_those_of_one_machine_to_the_last_bit(model, frame, catalogue, small, tmp_path, monkeypatch):
+    from komd.spark import KomdRecommender, estimator
+
+    if model is not RUN[0]:  # gathered once: it is the same for every model
+        monkeypatch.setattr(estimator, "catalogue_of", lambda *_: catalogue)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", komd.FilterWarning)
         fitted = KomdRecommender(model=model, sharedFolder=str(tmp_path / "m.komd")).fit(frame)
