@@ -28,8 +28,7 @@ def analyze(
         ),
     ],
     report: Annotated[
-        Path | None,
-        typer.Option("--report", metavar="DIR", help="Folder for index.html, results.md and results.json."),
+        Path | None, typer.Option("--report", metavar="DIR", help="Folder for index.html, results.md and results.json.")
     ] = None,
     work_limit: Annotated[
         int,

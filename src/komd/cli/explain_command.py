@@ -19,8 +19,7 @@ def explain(
         list[str], typer.Argument(metavar="[USER] ITEM", help="A known user and an item; with --history, an item.")
     ],
     history: Annotated[
-        str | None,
-        typer.Option("--history", metavar='"A,B,C"', help="Items of a user that the model need not know."),
+        str | None, typer.Option("--history", metavar='"A,B,C"', help="Items of a user that the model need not know.")
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:

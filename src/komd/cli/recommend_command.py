@@ -35,8 +35,7 @@ def recommend(
     n: options.ListLength = 10,
     keep_seen: Annotated[bool, typer.Option("--keep-seen", help="Recommend also what a user has.")] = False,
     include_low_rated: Annotated[
-        bool,
-        typer.Option("--include-low-rated", help="Recommend also what a user rated below fit's --min-rating."),
+        bool, typer.Option("--include-low-rated", help="Recommend also what a user rated below fit's --min-rating.")
     ] = False,
     only: Annotated[
         list[str] | None,

@@ -43,12 +43,7 @@ def recommend_on_spark(
         ids = fitted.komd.catalogue.items
         allowed, denied = (items_given(ids, given, on_unknown) for given in (only, exclude))
         lists = fitted.recommendForAllUsers(
-            n,
-            format="long",
-            excludeSeen=exclude_seen,
-            items=allowed,
-            exclude=denied,
-            excludeLowRated=exclude_low_rated,
+            n, format="long", excludeSeen=exclude_seen, items=allowed, exclude=denied, excludeLowRated=exclude_low_rated
         )
         lists.write.mode("overwrite").parquet(output.absolute().as_uri())
         rows = session.read.parquet(output.absolute().as_uri()).count()

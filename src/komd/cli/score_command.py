@@ -31,8 +31,7 @@ def score(
     ] = None,
     on_unknown: options.OnUnknown = "error",
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="OUT", help="Write all to a file (.csv, .parquet, .json)."),
+        Path | None, typer.Option("--output", "-o", metavar="OUT", help="Write all to a file (.csv, .parquet, .json).")
     ] = None,
     reading: options.ReadingOptions = options.DEFAULT_READING,
     threads: options.Threads = None,

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from komd.data.tables import BATCH, SourceTable, array_of, explained, identifier, quoted, relation_table
+from komd.data.tables import BATCH, SourceTable, arrow_array, batch_of, explained, identifier, quoted, relation_table
 from komd.errors import InputError, argument
 
 __all__ = ["duckdb_connection", "is_connection", "is_database", "opened_query", "single_table"]
@@ -152,8 +152,7 @@ def _rows_table(query: str, columns: list[str], cursor: Any) -> SourceTable:
             if not rows:
                 return
             values = [tuple(row.values()) if isinstance(row, Mapping) else row for row in rows]
-            arrays = [array_of([row[p] for row in values], "the query") for p in positions]
-            yield pa.RecordBatch.from_arrays(arrays, names=[f"c{k}" for k in range(len(positions))])
+            yield batch_of([arrow_array([row[p] for row in values], "the query") for p in positions])
 
     return SourceTable("the query", columns, fetch)
 

@@ -123,9 +123,11 @@ _BARE: dict[str, Any] = {**_PLAIN, "header": False}
 _TABBED: dict[str, Any] = {"separator": "\t"}
 _DATED: dict[str, Any] = {"user": "user", "item": "item", "time": "time"}
 
+_MOVIELENS = "https://grouplens.org/datasets/movielens/{}/ (GroupLens, University of Minnesota)"
 _GROUPLENS = "research use with acknowledgement (Harper & Konstan 2015); no commercial use without permission"
 _LIBREC = "https://guoguibing.github.io/librec/datasets.html (Guibing Guo)"
 _HETREC = "https://grouplens.org/datasets/hetrec-2011/ (GroupLens, for the HetRec 2011 workshop)"
+_HETREC_TERMS = "non-commercial use with acknowledgement (Cantador, Brusilovsky & Kuflik 2011; "
 _SONGS = ("msd", "EvalDataYear1MSDWebsite", "msd/EvalDataYear1MSDWebsite")
 _VISIBLE = (  # Kaggle's file holds the same pairs as the other two
     "year1_test_triplets_visible*.txt",
@@ -133,27 +135,24 @@ _VISIBLE = (  # Kaggle's file holds the same pairs as the other two
     "kaggle_visible_evaluation_triplets.txt",
 )
 _TASTE = "http://millionsongdataset.com/tasteprofile/ and http://millionsongdataset.com/challenge/ (The Echo Nest)"
+_TASTE_TERMS = "non-commercial research use with acknowledgement (Bertin-Mahieux et al. 2011)"
 
 _SOURCES = {
     "ml-100k": _Source(
-        "MovieLens 100K",
-        ("ml-100k",),
-        (_Form(("u.data",), _TIMED | _TABBED),),
-        "https://grouplens.org/datasets/movielens/100k/ (GroupLens, University of Minnesota)",
-        _GROUPLENS,
+        "MovieLens 100K", ("ml-100k",), (_Form(("u.data",), _TIMED | _TABBED),), _MOVIELENS.format("100k"), _GROUPLENS
     ),
     "ml-1m": _Source(
         "MovieLens 1M",
         ("ml-1m",),
         (_Form(("ratings.dat",), _TIMED | {"separator": "::"}), _Form(("ratings.csv",), _NAMED)),
-        "https://grouplens.org/datasets/movielens/1m/ (GroupLens, University of Minnesota)",
+        _MOVIELENS.format("1m"),
         _GROUPLENS,
     ),
     "ml-10m": _Source(
         "MovieLens 10M",
         ("ml-10m", "ml-10M100K"),
         (_Form(("ratings.dat",), _TIMED | {"separator": "::"}),),
-        "https://grouplens.org/datasets/movielens/10m/ (GroupLens, University of Minnesota)",
+        _MOVIELENS.format("10m"),
         _GROUPLENS,
     ),
     "filmtrust": _Source(
@@ -175,7 +174,7 @@ _SOURCES = {
         ("lastfm-hetrec", "hetrec2011-lastfm-2k", "lastfm"),
         (_Form(("user_artists.dat",), _NAMED | _TABBED),),
         _HETREC,
-        "non-commercial use with acknowledgement (Cantador, Brusilovsky & Kuflik 2011; last.fm)",
+        _HETREC_TERMS + "last.fm)",
     ),
     "delicious": _Source(
         "Delicious (HetRec 2011)",
@@ -186,7 +185,7 @@ _SOURCES = {
             _Form(("user_bookmarks.tsv",), _NAMED | _TABBED),
         ),
         _HETREC,
-        "non-commercial use with acknowledgement (Cantador, Brusilovsky & Kuflik 2011; delicious.com)",
+        _HETREC_TERMS + "delicious.com)",
     ),
     "book-crossing": _Source(
         "Book-Crossing",
@@ -218,14 +217,14 @@ _SOURCES = {
             _Form(("10000.txt",), _BARE | _TABBED, besides=_VISIBLE),
         ),
         _TASTE,
-        "non-commercial research use with acknowledgement (Bertin-Mahieux et al. 2011)",
+        _TASTE_TERMS,
     ),
     "msd-hidden": _Source(
         "Million Song Dataset challenge, the hidden half of the test users",
         _SONGS,
         (_Form(("year1_test_triplets_hidden*.txt",), _BARE | _TABBED),),
         _TASTE,
-        "non-commercial research use with acknowledgement (Bertin-Mahieux et al. 2011)",
+        _TASTE_TERMS,
     ),
 }
 

@@ -192,10 +192,7 @@ class Interactions:
     def to_csr(self) -> sparse.csr_array:
         """A scipy matrix of float32 ones, indices sorted within rows."""
         indptr, indices = self.sorted_rows()
-        matrix = sparse.csr_array(
-            (np.ones(self.pairs, np.float32), indices, indptr.astype(_index_type(self.pairs))),
-            shape=self.shape,
-        )
+        matrix = sparse.csr_array((np.ones(self.pairs, np.float32), indices, indptr), shape=self.shape)
         matrix.has_sorted_indices = True
         return matrix
 
@@ -258,7 +255,7 @@ def from_matrix(matrix: Any, min_rating: float | None) -> Interactions:
         raise InputError(f"a matrix may have up to 2^31 - 1 rows and columns, got {matrix.shape}")
     if matrix.dtype.kind not in "biuf":
         raise InputError(f"a matrix of interactions holds numbers, got {matrix.dtype}")
-    entries = matrix if matrix.format in ("csr", "coo") else matrix.tocoo()
+    entries = matrix.tocoo(copy=False)
     if entries.dtype.kind == "f" and np.isnan(entries.data).any():
         raise InputError(f"the matrix has {int(np.isnan(entries.data).sum()):,} NaN entries; remove them first")
     negative = int((entries.data < 0).sum())
@@ -268,17 +265,11 @@ def from_matrix(matrix: Any, min_rating: float | None) -> Interactions:
             "interactions say what users chose, so keep only what is positive, or say what counts with "
             f"{argument('min_rating')}"
         )
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(entries.indptr)) if entries.format == "csr" else entries.row
-    columns = entries.indices if entries.format == "csr" else entries.col
     there = entries.data != 0
     return Interactions.from_numbers(
         Ids.range(matrix.shape[0], noun="user"),
         Ids.range(matrix.shape[1], noun="item"),
-        rows[there].astype(np.int32),
-        columns[there].astype(np.int32),
+        entries.row[there].astype(np.int32),
+        entries.col[there].astype(np.int32),
         chosen=None if min_rating is None else entries.data[there] >= min_rating,
     )
-
-
-def _index_type(pairs: int) -> type[np.int32] | type[np.int64]:
-    return np.int32 if pairs <= np.iinfo(np.int32).max else np.int64

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
 from komd.data.columns import Column, ColumnRequest
 from komd.data.encode import as_text
-from komd.data.ids import Ids
+from komd.data.ids import Ids, Numbers
 from komd.data.interactions import Interactions
 from komd.data.read import ReadRows, read_rows
 from komd.errors import InputError
 from komd.memory import budget
 
 __all__ = ["Pairs", "read_pairs"]
-
-Numbers = NDArray[np.int32]
 
 
 class Pairs:

@@ -22,8 +22,9 @@ from komd.errors import InputError, argument
 __all__ = [
     "BATCH",
     "SourceTable",
-    "array_of",
     "array_table",
+    "arrow_array",
+    "batch_of",
     "expand",
     "explained",
     "file_table",
@@ -123,16 +124,9 @@ def file_table(
             relation = connection.sql(f"SELECT {chosen} FROM {query}")
         yield from _batches(relation, str(path))
 
-    return SourceTable(
-        str(path),
-        layout.columns,
-        fetch,
-        named=layout.header,
-        text=True,
-        quote=layout.quote,
-        escape=layout.escape,
-        rows=layout.rows,
-    )
+    table = SourceTable(str(path), layout.columns, fetch, named=layout.header, text=True, rows=layout.rows)
+    table.quote, table.escape = layout.quote, layout.escape
+    return table
 
 
 def frame_table(frame: Any) -> SourceTable:
@@ -149,10 +143,7 @@ def frame_table(frame: Any) -> SourceTable:
     def fetch(positions: list[int]) -> Iterator[pa.RecordBatch]:
         with explained(name):
             for batch in reader:
-                chosen = pa.RecordBatch.from_arrays(
-                    [batch.column(shown[p]) for p in positions],
-                    names=[f"c{k}" for k in range(len(positions))],
-                )
+                chosen = batch_of([batch.column(shown[p]) for p in positions])
                 for start in range(0, chosen.num_rows, BATCH):
                     yield chosen.slice(start, BATCH)
 
@@ -207,14 +198,18 @@ def _columns_table(values: list[Any], name: str, columns: ColumnRequest, names: 
 
     def fetch(positions: list[int]) -> Iterator[pa.RecordBatch]:
         for start in range(0, len(values[0]), BATCH):
-            arrays = [array_of(values[p][start : start + BATCH], name) for p in positions]
-            yield pa.RecordBatch.from_arrays(arrays, names=[f"c{k}" for k in range(len(positions))])
+            yield batch_of([arrow_array(values[p][start : start + BATCH], name) for p in positions])
 
     shown = names or [f"column {k}" for k in range(len(values))]
     return SourceTable(name, shown, fetch, named=names is not None, rows=len(values[0]))
 
 
-def array_of(values: Any, name: str) -> pa.Array:
+def batch_of(arrays: list[pa.Array]) -> pa.RecordBatch:
+    """Columns whose names do not matter."""
+    return pa.RecordBatch.from_arrays(arrays, names=[f"c{k}" for k in range(len(arrays))])
+
+
+def arrow_array(values: Any, name: str) -> pa.Array:
     """The values of one column as an Arrow array; numbers among text become text."""
     try:
         return pa.array(values)
