@@ -35,7 +35,7 @@ def test_the_interval_holds_the_mean_and_depends_on_rng_alone():
     assert first.std == pytest.approx(np.std(first.values))
 
 
-def test_people_never_seen_are_measured_with_their_history():
+def test_users_never_seen_are_evaluated_with_their_history():
     held = komd.split.held_out_users(small(), users=0.2, rng=0)
     model = komd.ECFOMD().fit(held.train)
     found = komd.evaluate(model, held.test, metrics="recall@10", history=held.history)

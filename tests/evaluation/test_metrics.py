@@ -17,7 +17,7 @@ from komd.evaluation.metrics import METRICS, parse_metrics
 
 
 def everything(model, train):
-    """Scores of all items for all users, people × items in order of ids, from the public face alone."""
+    """Scores of all items for all users, users × items in order of ids, by the public interface alone."""
     table = model.recommend(n=train.shape[1], exclude_seen=False).to_arrow()
     scores = np.empty(train.shape)
     users, items = train.users.find(table["user_id"]), train.items.find(table["item_id"])

@@ -370,7 +370,7 @@ def test_too_many_connections_are_503(hasty):
 
 
 @pytest.mark.parametrize("log_ids", [False, True])
-def test_the_log_names_nobody_unless_asked(settings, serving, caplog, log_ids, monkeypatch):
+def test_the_log_names_no_user_unless_asked(settings, serving, caplog, log_ids, monkeypatch):
     service = serving(replace(settings, log_requests=True, log_ids=log_ids))
     logging.getLogger("komd.serve").setLevel(logging.INFO)
     monkeypatch.setattr(logging.getLogger("komd.serve"), "propagate", True)

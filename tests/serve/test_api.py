@@ -91,7 +91,7 @@ def test_unknown_items_are_passed_over_and_named(running, model):
     assert answer["fallback"]
     assert listed(answer)[0] == (model.catalogue.item_ids(np.arange(1))[0].as_py(), model.catalogue.popularity[0])
     assert all(row["why"]["global_term"] == row["score"] for row in answer["items"])
-    assert running.post("/v1/recommend", {"user_id": "somebody new"})["fallback"]
+    assert running.post("/v1/recommend", {"user_id": "a new user"})["fallback"]
 
 
 def test_a_batch_is_the_single_answers(running, model):
@@ -204,10 +204,10 @@ def test_a_known_user_with_events_is_a_stranger_with_the_united_history(running,
     assert listed(known) == library(model, united, n=how["n"], exclude_seen=how["exclude_seen"])
 
 
-def test_what_was_rated_low_and_what_nobody_chose(serving, settings, tmp_path):
+def test_low_rated_items_and_items_without_users(serving, settings, tmp_path):
     """Neither is recommended unless asked for, also to a user whose history has grown since."""
     data = komd.generate(users=60, items=40, activity=6, rng=8)
-    nobodys = data.items[int(data.indices[0])]
+    unchosen = data.items[int(data.indices[0])]
     data = data.keep(data.indices != data.indices[0])
     rng = np.random.default_rng(0)
     data = data.with_seen(*(numbers.astype(np.int32) for numbers in np.nonzero(rng.random(data.shape) < 0.2)))
@@ -217,7 +217,7 @@ def test_what_was_rated_low_and_what_nobody_chose(serving, settings, tmp_path):
     user, n = data.users[4], 40
     low = data.seen.history(user)
     expected = model.recommend(user, n=n).items(user)
-    assert not {nobodys, *low} & set(expected)
+    assert not {unchosen, *low} & set(expected)
     address = f"/v1/users/{user}/recommendations"
     for answer in (service.post("/v1/recommend", {"user_id": user, "n": n}), service.get(address, n=n)):
         assert [row["item_id"] for row in answer["items"]] == expected
@@ -235,8 +235,8 @@ def test_what_was_rated_low_and_what_nobody_chose(serving, settings, tmp_path):
     history = [*data.history(user), expected[0], low[0]]
     grown = [item for item, _ in library(model, history, n=n) if item not in low]
     assert [row["item_id"] for row in service.post("/v1/recommend", {"user_id": user, "n": n})["items"]] == grown
-    only = service.post("/v1/recommend", {"user_id": user, "items": [nobodys]})["items"]
-    assert [row["item_id"] for row in only] == ([] if nobodys in low else [nobodys])
+    only = service.post("/v1/recommend", {"user_id": user, "items": [unchosen]})["items"]
+    assert [row["item_id"] for row in only] == ([] if unchosen in low else [unchosen])
     assert sorted(service.get(f"/v1/users/{user}")["low_rated"]) == sorted(low)
     service.client.delete(f"/v1/users/{user}")
     service.get(f"/v1/users/{user}", 404)
@@ -307,7 +307,7 @@ def test_model_health_and_metrics(running, model):
     assert (about["model"], about["users"], about["items"]) == (model.text, 150, 90)
     assert about["interactions"] == len(model.catalogue.histories.indices)
     assert running.get("/v1/health") == {"status": "ok"} and running.get("/v1/ready") == {"status": "ready"}
-    running.get("/v1/users/somebody-secret/recommendations")
+    running.get("/v1/users/secret-user/recommendations")
     running.post("/v1/recommend", {"history": []})
     running.post("/v1/events", {"events": [{"user_id": "counted", "item_id": "thing"}]})
     text = running.client.get("/v1/metrics").text

@@ -142,7 +142,7 @@ def test_what_cannot_be_served_does_not_start(folder, tmp_path):
         ModelWatcher(folder)
 
 
-def test_people_without_strangers_are_not_served(tmp_path, small):
+def test_models_of_known_users_only_are_refused(tmp_path, small):
     pytest.importorskip("implicit")
     komd.BPR(factors=2, iterations=1).fit(small).save(tmp_path / "bpr.komd")
     with pytest.raises(ModelFileError, match="BPR serves only the users it was fitted on"):

@@ -97,7 +97,7 @@ NAMED = [
         ("\x00\ud7ff", []),
     ],
 )
-def test_what_people_type(query, expected):
+def test_what_users_type(query, expected):
     assert NameIndex(pa.array(NAMED)).find(query, 10).tolist()[: len(expected) or 10] == expected
 
 

@@ -151,7 +151,7 @@ def test_some_users_and_the_unknown_ones_are_counted(spark, frame, data):
 
 
 @pytest.mark.parametrize("text", ["CFKOMD()", "ECFOMD(storage='streamed')"])
-def test_strangers(text, spark, frame, data):
+def test_given_histories(text, spark, frame, data):
     from komd.spark import KomdRecommender, UnknownIdsWarning
 
     histories = {"x": [data.items[5], data.items[9]], "y": [data.items[1]], "z": ["never heard of"]}
@@ -199,7 +199,7 @@ def test_models_go_there_and_back(spark, frame, data, tmp_path):
     assert_same(flat(mapped.recommendForAllUsers(3, format="long")), expected)
 
 
-def test_what_was_rated_low_and_what_nobody_chose(spark, data, tmp_path):
+def test_low_rated_items_and_items_without_users(spark, data, tmp_path):
     from komd.spark import KomdRecommenderModel
 
     rare = data.indices == np.argmin(np.where(data.popularity > 0, data.popularity, 10**9))

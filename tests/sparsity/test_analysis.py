@@ -39,13 +39,13 @@ def test_figures_are_those_of_the_data(small):
 
 DEGENERATE = {
     "all alike": np.tile(np.eye(8), (1, 3)),
-    "everybody has everything": np.ones((6, 5)),
+    "every user has every item": np.ones((6, 5)),
     "one item": np.ones((40, 1)),
     "one user": np.ones((1, 30)),
     "one pair": [[1]],
     "nothing": np.zeros((4, 3)),
     "ten pairs": np.eye(10),
-    "items nobody has": np.hstack([np.ones((5, 3)), np.zeros((5, 40))]),
+    "items without users": np.hstack([np.ones((5, 3)), np.zeros((5, 40))]),
     "equally active users": np.stack([np.roll(np.arange(60) < 6, k * 7) for k in range(50)]),
 }
 

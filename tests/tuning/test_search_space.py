@@ -1,0 +1,51 @@
+"""The search space: every model has one, what a model sets is kept, filters that do not fit are left out."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+import komd
+from komd.errors import InputError
+from komd.models.registry import MODELS
+from komd.tuning.search_space import SPACES, free_parameters
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("optuna") is None, reason="Optuna is not installed: the extra tune"
+)
+
+
+def test_every_model_but_popularity_has_a_space_and_every_value_makes_a_model():
+    assert set(SPACES) == set(MODELS) - {"Popularity"}
+    for name, parameters in SPACES.items():
+        for parameter in parameters:
+            assert len(set(map(str, parameter.values))) == len(parameter.values)
+            for value in parameter.values:
+                made = MODELS[name](**{parameter.name: value})
+                assert komd.model_from_text(made.text).get_params() == made.get_params()
+    with pytest.raises(InputError, match="Popularity has nothing to tune"):
+        free_parameters(komd.Popularity())
+
+
+def test_what_a_model_sets_is_kept():
+    free = free_parameters(komd.CFKOMD(kernel="linear", ridge=7.0))
+    names = ["user_damping", "popularity", "prior", "prior_power", "regularization", "negatives_weight"]
+    assert [parameter.name for parameter in free] == names
+    with pytest.raises(InputError, match="leaves nothing to tune"):
+        free_parameters(komd.EASE(regularization=3))
+
+
+def test_filters_that_do_not_fit_are_not_tried(data, monkeypatch):
+    lines = []
+    monkeypatch.setattr("komd.tuning.search_space.ridge_fits", lambda items, chosen, memory: False)
+    found = komd.tune("CFKOMD", data, trials=8, rounds=1, say=lines.append)
+    assert lines[0] == "filters are of rank 64 or 256: an exact one does not fit the memory, or the time"
+    assert any("rank=64" in trial.text for trial in found.trials)
+    assert all(("rank=" in trial.text) == ("ridge=" in trial.text) for trial in found.trials)
+    monkeypatch.undo()
+    found = komd.tune("CFKOMD", data, trials=8, rounds=1, memory="50kB", say=lines.append)
+    assert all(trial.params["ridge"] == "None" for trial in found.trials)
+    komd.tune("CFKOMD", data, trials=1, rounds=1, budget=1e-6, say=lines.append)
+    words = "no filters are tried: neither an exact one nor one of low rank fits the memory and the time"
+    assert lines.count(words) == 2
