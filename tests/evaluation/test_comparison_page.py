@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import pytest
 
 from komd import svg
-from komd.evaluation.comparison import Comparison, Row, Score
+from komd.evaluation.comparison import Comparison, MetricSummary, Row
 from komd.evaluation.comparison_page import page
 from komd.evaluation.work_folder import ComparisonProtocol
 
@@ -36,7 +36,8 @@ def comparison(rows=12, failed=1, metrics=("auc", "ndcg@100")):
     for k in range(rows):
         mark = "best" if k == 3 else "tied" if k == 4 else ""
         scores = {
-            name: Score(0.9 - 0.01 * abs(k - 3), 0.003, (0.9, 0.91), mark, 1.0 if mark else 0.001) for name in metrics
+            name: MetricSummary(0.9 - 0.01 * abs(k - 3), 0.003, (0.9, 0.91), mark, 1.0 if mark else 0.001)
+            for name in metrics
         }
         made.append(Row(f"MSDW(alpha={k / 16})", scores, (0.01 * 2**k,) * 2, (0.05,) * 2, 10**8))
     made += [Row(f"EASE({k}, {HOSTILE})", {}, failed=f"exceeded 10 min {HOSTILE}") for k in range(failed)]
@@ -98,7 +99,7 @@ def test_names_are_data():
 
 def test_names_are_data_in_plots_too():
     """A dollar is no mathematics, an angle bracket no tag."""
-    scores = {"auc": Score(0.9, 0.1, (0.9,), "best", 1.0)}
+    scores = {"auc": MetricSummary(0.9, 0.1, (0.9,), "best", 1.0)}
     rows = (Row("A($x_1$ <b>)", scores, (1.0,), (1.0,), 1), Row("B($", scores, (1.0,), (1.0,), 1))
     made = comparison(metrics=("auc",))
     text = page(Comparison(rows, made.protocol, made.data, 9, 8, 40, 7, made.versions, 2))
@@ -112,7 +113,9 @@ def test_any_number_of_models(rows):
 
 def test_undefined_measures_and_equal_ones():
     nan = float("nan")
-    rows = tuple(Row(f"M{k}", {"auc": Score(v, v, (v,), "", nan)}, (0.1,), (0.1,), 1) for k, v in enumerate((nan, 0.5)))
+    rows = tuple(
+        Row(f"M{k}", {"auc": MetricSummary(v, v, (v,), "", nan)}, (0.1,), (0.1,), 1) for k, v in enumerate((nan, 0.5))
+    )
     made = comparison(metrics=("auc",))
     for some in (rows, rows[:1]):
         text = page(Comparison(some, made.protocol, made.data, 9, 8, 40, 7, made.versions, 2))

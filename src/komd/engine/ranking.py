@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 from komd import threads as pool
 from komd.engine.histories import Histories
 
-__all__ = ["TIES", "RankedBlock", "RankingRequest", "Score", "rank_blocks", "users_per_block"]
+__all__ = ["RankedBlock", "RankingRequest", "Score", "rank_blocks", "users_per_block"]
 
-TIES = {"half": 0.5, "strict": 0.0}
-"""What an equal pair counts in AUC."""
 _STRIP_BYTES = 2 << 20  # of scores held at a time: stays in the cache between scoring and ranking
 _MOST_USERS = 64
 

@@ -23,7 +23,7 @@ from komd.errors import InputError
 from komd.evaluation import fold_process
 from komd.evaluation.comparison import Comparison, rows_of
 from komd.evaluation.grid import models_of
-from komd.evaluation.metrics import parse_metrics
+from komd.evaluation.metrics import TIES, parse_metrics
 from komd.evaluation.work_folder import (
     ComparisonProtocol,
     FoldResult,
@@ -101,7 +101,7 @@ def compare(
     """
     texts = models_of(models)
     names = tuple(str(metric) for metric in parse_metrics(metrics))
-    one_of("ties", ties, ("half", "strict"))
+    one_of("ties", ties, tuple(TIES))
     limit = None if time_limit is None else seconds(time_limit)
     workers = pool.count(threads)
     if memory is not None:

@@ -17,11 +17,11 @@ from komd.evaluation.work_folder import ComparisonProtocol, FoldResult
 from komd.html import write_report
 from komd.plain_text import json_text
 
-__all__ = ["Comparison", "Row", "Score", "rows_of"]
+__all__ = ["Comparison", "MetricSummary", "Row", "rows_of"]
 
 
 @dataclass(frozen=True)
-class Score:
+class MetricSummary:
     """One metric of one model.
 
     Attributes
@@ -62,13 +62,13 @@ class Row:
     """
 
     model: str
-    scores: dict[str, Score]
+    scores: dict[str, MetricSummary]
     fit: tuple[float, ...] = ()
     rank: tuple[float, ...] = ()
     peak_memory: int = 0
     failed: str | None = None
 
-    def __getitem__(self, metric: str) -> Score:
+    def __getitem__(self, metric: str) -> MetricSummary:
         if metric not in self.scores:
             raise InputError(f"{self.model}: {self.failed or f'{metric!r} was not measured'}")
         return self.scores[metric]
@@ -218,7 +218,7 @@ def _row_dict(row: Row) -> dict[str, Any]:
 def rows_of(models: list[str], results: list[list[FoldResult] | str], metrics: tuple[str, ...]) -> tuple[Row, ...]:
     """Rows from the results of every fold, or the reason why there are none."""
     measured = {k: folds for k, folds in enumerate(results) if not isinstance(folds, str)}
-    scores: list[dict[str, Score]] = [{} for _ in models]
+    scores: list[dict[str, MetricSummary]] = [{} for _ in models]
     for name in metrics:
         values = [[fold.means[name] for fold in folds] for folds in measured.values()]
         means = [statistics.fmean(each) for each in values]
@@ -227,7 +227,7 @@ def rows_of(models: list[str], results: list[list[FoldResult] | str], metrics: t
         for place, k in enumerate(measured):
             mark = "best" if place == best else "tied" if p[place] > LEVEL else ""
             spread = statistics.pstdev(values[place]) if means[place] == means[place] else float("nan")
-            scores[k][name] = Score(means[place], spread, tuple(values[place]), mark, p[place])
+            scores[k][name] = MetricSummary(means[place], spread, tuple(values[place]), mark, p[place])
     rows = []
     for model, folds, score in zip(models, results, scores, strict=True):
         if isinstance(folds, str):

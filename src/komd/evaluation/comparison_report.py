@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from komd.evaluation.comparison import Comparison, Row, Score
+from komd.evaluation.comparison import Comparison, MetricSummary, Row
 from komd.evaluation.significance import LEVEL
 from komd.memory import readable
 from komd.plain_text import printable
@@ -117,6 +117,6 @@ def _seconds(value: float) -> str:
     return f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
 
-def _markdown_score(score: Score) -> str:
+def _markdown_score(score: MetricSummary) -> str:
     mean = f"**{number(score.mean)}**" if score.mark else number(score.mean)
     return f"{mean} ± {number(score.std)}{' ≈' if score.mark == 'tied' else ''}"

@@ -14,10 +14,10 @@ from komd.checks import one_of
 from komd.data.interactions import Interactions
 from komd.engine.catalogue import OnUnknown
 from komd.engine.histories import Histories
-from komd.engine.ranking import TIES, RankingRequest
+from komd.engine.ranking import RankingRequest
 from komd.engine.recommender import Recommender
 from komd.errors import InputError
-from komd.evaluation.metrics import JudgedBlock, Measured, parse_metrics
+from komd.evaluation.metrics import TIES, JudgedBlock, Measured, parse_metrics
 from komd.rows import pointers
 
 __all__ = ["Evaluation", "evaluate"]

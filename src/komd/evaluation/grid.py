@@ -42,7 +42,7 @@ def models_of(models: Any) -> list[str]:
 
 
 def expand(text: str) -> list[str]:
-    """The texts a grid stands for: a list in place of the value of a named parameter is one row for each entry.
+    """The texts of a grid: a list in place of the value of a named parameter is one row for each entry.
 
     Several lists give every combination, the last varying fastest. Parameters of a kernel may be grids too. The
     coefficients of `DotProduct`, whose value is a list, stay as they are.
@@ -68,7 +68,7 @@ def _listed(text: str) -> list[str]:
 
 
 def _choices(tree: ast.expr, text: str) -> list[ast.expr]:
-    """Every expression that `tree`, the value of a parameter or a whole model, stands for."""
+    """Every expression of the grid `tree`: the value of a parameter, or a model."""
     if isinstance(tree, ast.List):
         if not tree.elts:
             raise InputError(f"an empty list in the model {text!r}: a grid needs at least one value")

@@ -19,13 +19,16 @@ from numpy.typing import NDArray
 from komd.engine.ranking import RankedBlock
 from komd.errors import InputError, nearest
 
-__all__ = ["METRICS", "JudgedBlock", "Measured", "Metric", "parse_metrics"]
+__all__ = ["METRICS", "TIES", "JudgedBlock", "Measured", "Metric", "parse_metrics"]
 
 Hits: TypeAlias = NDArray[np.bool_]
 Counts: TypeAlias = NDArray[np.int64]
 Values: TypeAlias = NDArray[np.float64]
 
-_RESAMPLES = 1000
+TIES = {"half": 0.5, "strict": 0.0}
+"""What a pair of equal scores counts in AUC; "strict" is the paper's printed formula."""
+
+_RESAMPLES = 1000  # of the bootstrap
 
 
 @dataclass(frozen=True)
@@ -95,14 +98,14 @@ class Metric(ABC):
 
 
 class AUC(Metric):
-    """The share of pairs (test item, other item) in the right order; ties count one half, or nothing ("strict")."""
+    """The share of pairs (test item, other item) in the right order; equal scores count as `TIES` says."""
 
     name = "auc"
     needs_depth = False
     needs_areas = True
 
     def of_block(self, block: JudgedBlock) -> Values:
-        """The areas, as the ranking has measured them."""
+        """The areas, which the ranking engine measures."""
         assert block.ranked.areas is not None
         return block.ranked.areas
 

@@ -1,8 +1,8 @@
 """The model in use, and how a new one replaces it without interrupting requests.
 
-The folder is checked every second. When anything in it has changed, the model there is loaded and tried beside the old
-one, in a thread; only then does it replace it, by one assignment. A request keeps the snapshot it began with. A model
-that cannot be loaded is refused and the old one stays, until the folder changes again.
+The folder is checked every second. When anything in it has changed, the new model is loaded and tried in a thread,
+while the old one serves; then it replaces the old one by one assignment. A request keeps the snapshot it began with. A
+model that cannot be loaded is refused and the old one stays, until the folder changes again.
 """
 
 from __future__ import annotations

@@ -32,14 +32,14 @@ def verdict(
         return ("There are no pairs: K is empty.",)
     if items == 1:
         return ("There is one item: K is one number, and there is nothing to recommend.",)
-    said = [f"K is {percent(kernel.value)} full: {_fullness(kernel.value)}."]
+    sentences = [f"K is {percent(kernel.value)} full: {_fullness(kernel.value)}."]
     if pairs < _FEW:
-        said.append(f"{pairs} pairs are too few to analyse tails.")
+        sentences.append(f"{pairs} pairs are too few to analyse tails.")
     else:
-        said += [_driver(found), _unexplained(kernel.value, expected)]
-        said += [f"No power law among {tail.noun}s: {tail.why}." for tail in tails if tail.why]
-    said.append(_meaning(kernel.value, costs, chosen))
-    return tuple(word for word in said if word)
+        sentences += [_driver(found), _unexplained(kernel.value, expected)]
+        sentences += [f"No power law among {tail.noun}s: {tail.why}." for tail in tails if tail.why]
+    sentences.append(_meaning(kernel.value, costs, chosen))
+    return tuple(sentence for sentence in sentences if sentence)
 
 
 def about_tail(tail: Tail) -> str:
@@ -121,18 +121,20 @@ def _flat(side: str) -> str:
 def _unexplained(value: float, expected: dict[str, float]) -> str:
     ratio = value / expected["saturating"] if expected["saturating"] else 1.0
     paper = max(value / expected["d(K)"], expected["d(K)"] / value) if expected["d(K)"] and value else 1.0
-    said = ""
+    start = ""
     if paper >= 2:
         side = "below" if expected["d(K)"] < value else "above"
-        said = f"The paper's d(K), which ignores tails, is {_number(paper)} times {side} the true density. "
+        start = f"The paper's d(K), which ignores tails, is {_number(paper)} times {side} the true density. "
     if ratio < 1 / _SAME:
-        return said + f"Tastes are clustered: K is {_number(1 / ratio)} times sparser than its two tails alone explain."
+        return (
+            start + f"Tastes are clustered: K is {_number(1 / ratio)} times sparser than its two tails alone explain."
+        )
     if ratio > _SAME:
         return (
-            said
+            start
             + f"K is {_number(ratio)} times fuller than its two tails alone explain: active users have broad tastes."
         )
-    return said + "The two tails explain the density: clustered tastes add little."
+    return start + "The two tails explain the density: clustered tastes add little."
 
 
 def _meaning(value: float, costs: Sequence[Cost], chosen: str) -> str:

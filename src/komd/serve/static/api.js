@@ -47,7 +47,7 @@ function operation(about, path, method, one) {
   const inputs = new Map();
   const key = `${method}${path}`.replace(/\W/g, "-");
   const text = body && make("textarea", { id: `${key}-body`, spellcheck: "false" }, JSON.stringify(example(about, body), null, 2));
-  const said = make("pre", { tabindex: "0", hidden: true, "aria-label": "Answer" });
+  const output = make("pre", { tabindex: "0", hidden: true, "aria-label": "Answer" });
   const form = make("form", {
     onsubmit: async (event) => {
       event.preventDefault();
@@ -57,12 +57,12 @@ function operation(about, path, method, one) {
         if (parameter.in === "path") address = address.replace(`{${parameter.name}}`, id(input.value));
         else if (input.value !== "") query.set(parameter.name, input.value);
       }
-      said.hidden = false;
+      output.hidden = false;
       try {
         const sent = text ? JSON.parse(text.value) : undefined;
-        said.textContent = JSON.stringify(await ask(address + (query.size ? `?${query}` : ""), { body: sent, method: method.toUpperCase() }), null, 2);
+        output.textContent = JSON.stringify(await ask(address + (query.size ? `?${query}` : ""), { body: sent, method: method.toUpperCase() }), null, 2);
       } catch (error) {
-        said.textContent = error instanceof Problem ? error.message : String(error);
+        output.textContent = error instanceof Problem ? error.message : String(error);
       }
     },
   },
@@ -82,7 +82,7 @@ function operation(about, path, method, one) {
       body && make("h3", {}, "Body"), body && fields(about, body, true),
       answer && make("h3", {}, "Answer"), answer && fields(about, answer, false),
       make("p", { class: "soft note" }, `Otherwise: ${Object.entries(one.responses).filter(([code]) => code !== "200").map(([code, what]) => `${code} ${what.description}`).join(" · ")}`),
-      path === "/v1/metrics" ? null : form, said),
+      path === "/v1/metrics" ? null : form, output),
   );
 }
 

@@ -5,7 +5,7 @@ import { digitsFor, make, signed, whole } from "./dom.js";
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 // The parts that sum to a score: what each item adds, the other items together, and the global term.
-export function parts(row, hueOf) {
+export function partsOf(row, hueOf) {
   const { contributions, others, global_term } = row.why;
   const found = contributions.map((part) => ({ name: part.name, value: part.contribution, hue: hueOf(part.item_id) }));
   if (others.items) found.push({ name: `${whole(others.items)} other item${others.items > 1 ? "s" : ""}`, value: others.contribution, hue: "rest" });
@@ -16,8 +16,8 @@ export function parts(row, hueOf) {
 const positive = (all) => all.reduce((sum, part) => sum + Math.max(0, part.value), 0);
 
 export function drawCards(place, answer, before, { hueOf, add, similar }) {
-  const told = answer.items.map((row) => (answer.fallback ? [] : parts(row, hueOf)));
-  const longest = Math.max(...told.map(positive), 0);
+  const parts = answer.items.map((row) => (answer.fallback ? [] : partsOf(row, hueOf)));
+  const longest = Math.max(...parts.map(positive), 0);
   const digits = digitsFor(Math.max(...answer.items.map((row) => Math.abs(row.score)), 0));
   const open = new Set([...place.querySelectorAll("details[open]")].map((one) => one.closest("li").dataset.id));
   const fresh = !place.children.length || place.dataset.fallback === "yes";
@@ -26,7 +26,7 @@ export function drawCards(place, answer, before, { hueOf, add, similar }) {
   place.replaceChildren(
     ...answer.items.map((row, k) => {
       const shown = open.has(row.item_id) || (k === 0 && fresh);
-      return card(row, told[k], { digits, longest, shown, moved: movement(row, before), fallback: answer.fallback, add, similar });
+      return card(row, parts[k], { digits, longest, shown, moved: movement(row, before), fallback: answer.fallback, add, similar });
     }),
   );
   if (!still.matches && from.size) settle(place, from);
@@ -46,21 +46,21 @@ function settle(place, from) {
 function movement(row, before) {
   if (!before) return null;
   const was = before.get(row.item_id);
-  if (was === undefined) return { text: "new", kind: "new", said: "new in the list" };
+  if (was === undefined) return { text: "new", kind: "new", title: "new in the list" };
   if (was === row.rank) return null;
   const up = was > row.rank;
   const places = Math.abs(was - row.rank);
-  return { text: (up ? "▲" : "▼") + places, kind: up ? "up" : "down", said: `${up ? "up" : "down"} ${places}` };
+  return { text: (up ? "▲" : "▼") + places, kind: up ? "up" : "down", title: `${up ? "up" : "down"} ${places}` };
 }
 
-function card(row, told, { digits, longest, shown, moved, fallback, add, similar }) {
+function card(row, parts, { digits, longest, shown, moved, fallback, add, similar }) {
   const about = Object.values(row.details)[0];
   const details = `${about ? `${about.slice(0, 60)} · ` : ""}chosen by ${whole(row.popularity)} ${row.popularity === 1 ? "user" : "users"}`;
   return make("li", { class: "card", "data-id": row.item_id },
     make("div", { class: "line" },
       make("span", { class: "rank", "aria-hidden": "true" }, String(row.rank)),
       make("div", { class: "title" },
-        make("h3", {}, row.name, moved && make("span", { class: `moved ${moved.kind}`, title: moved.said }, moved.text)),
+        make("h3", {}, row.name, moved && make("span", { class: `moved ${moved.kind}`, title: moved.title }, moved.text)),
         make("p", { class: "soft note" }, details),
       ),
       make("div", { class: "actions" },
@@ -69,25 +69,25 @@ function card(row, told, { digits, longest, shown, moved, fallback, add, similar
         make("button", { class: "main", type: "button", "aria-label": `Add ${row.name}`, onclick: () => add(row) }, "Add"),
       ),
     ),
-    fallback ? null : why(row, told, { digits, longest, shown }),
+    fallback ? null : why(row, parts, { digits, longest, shown }),
   );
 }
 
-function why(row, told, { digits, longest, shown }) {
+function why(row, parts, { digits, longest, shown }) {
   const share = (value) => `${longest > 0 ? (100 * value) / longest : 0}%`;
-  const up = positive(told);
+  const up = positive(parts);
   const subtracted = up - row.score;
   const bar = make("span", { class: "bar", "aria-hidden": "true" },
-    ...told.filter((part) => part.value > 0).map((part) =>
+    ...parts.filter((part) => part.value > 0).map((part) =>
       make("span", { class: "piece", "data-hue": part.hue, title: `${part.name} ${signed(part.value, digits)}`, style: { width: share(part.value) } })),
     subtracted > 0 && make("span", { class: "subtracted", style: { left: share(Math.max(0, row.score)), width: share(Math.min(subtracted, up)) } }),
     make("span", { class: "tick", style: { left: share(Math.max(0, row.score)) } }),
   );
-  const largest = Math.max(...told.map((part) => Math.abs(part.value)), 0);
+  const largest = Math.max(...parts.map((part) => Math.abs(part.value)), 0);
   const table = make("table", {},
     make("caption", { class: "hidden" }, `Why ${row.name}: parts of its score`),
     make("thead", { class: "hidden" }, make("tr", {}, ...["From", "Size", "Adds"].map((head) => make("th", { scope: "col" }, head)))),
-    make("tbody", {}, ...told.map((part) =>
+    make("tbody", {}, ...parts.map((part) =>
       make("tr", { "data-value": part.value },
         make("th", { scope: "row" }, make("span", { class: "from" }, make("span", { class: "dot", "data-hue": part.hue, "aria-hidden": "true" }), part.name)),
         make("td", { class: "size" }, make("span", { class: part.value < 0 ? "part minus" : "part", "data-hue": part.hue, style: { width: `${largest > 0 ? (100 * Math.abs(part.value)) / largest : 0}%` } })),

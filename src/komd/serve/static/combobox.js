@@ -2,7 +2,7 @@
 
 import { find, make } from "./dom.js";
 
-const WAIT = 60; // milliseconds after a letter: typing goes on
+const WAIT = 60; // milliseconds to wait for the next letter
 
 export function combobox(name, { search, show, take, empty }) {
   const input = find(`${name}-input`);
