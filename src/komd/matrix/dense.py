@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from komd import threads as pool
 from komd._core.groups import StoredMatrix, WeightedUsers
-from komd.matrix.item_matrix import Arrays, BlockSums, Correction, ItemMatrix, Truncation
+from komd.matrix.item_matrix import Advance, Arrays, BlockSums, Correction, ItemMatrix, Truncation, Vectors, multiplied
 from komd.matrix.low_rank import signed_products
 
 __all__ = ["DenseMatrix"]
@@ -54,11 +54,11 @@ class DenseMatrix(ItemMatrix):
         out: NDArray[np.float64] = self.values.sum(axis=1, dtype=np.float64)
         return out
 
-    def multiply_block(self, block: tuple[int, int], X: NDArray[np.float32], out: NDArray[np.float32]) -> None:
-        np.matmul(self.values[slice(*block)], X, out=out)
+    def multiply(self, X: Vectors, *, threads: int | None = None, advance: Advance | None = None) -> Vectors:
+        def part(block: tuple[int, int], out: Vectors) -> None:
+            np.matmul(self.values[slice(*block)], X, out=out)
 
-    def row_blocks(self) -> list[tuple[int, int]]:
-        return pool.blocks(self.items, _ROWS)
+        return multiplied(part, pool.blocks(self.items, _ROWS), X, threads, advance)
 
     def score(self, users: WeightedUsers, S: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
         from komd._core.scoring import score_dense

@@ -20,10 +20,23 @@ from komd.errors import ModelFileError
 from komd.matrix.storage import Plan
 from komd.rows import pointers
 
-__all__ = ["WIDEST", "Advance", "Arrays", "BlockSums", "Correction", "Gathered", "ItemMatrix", "Strip", "Truncation"]
+__all__ = [
+    "WIDEST",
+    "Advance",
+    "Arrays",
+    "BlockSums",
+    "Correction",
+    "Gathered",
+    "ItemMatrix",
+    "Strip",
+    "Truncation",
+    "Vectors",
+    "multiplied",
+]
 
 Advance: TypeAlias = Callable[[float], None]
 Arrays: TypeAlias = dict[str, NDArray[np.generic]]
+Vectors: TypeAlias = NDArray[np.float32]
 BlockSums: TypeAlias = Callable[[list[tuple[int, int]]], Iterable[NDArray[np.float64]]]
 """The sums of the rows of a streamed matrix, for blocks (first, last) of rows, in their order."""
 
@@ -154,28 +167,9 @@ class ItemMatrix(ABC):
         """S_i of a block of rows, as `block_sums` is asked for them: without a low-rank correction."""
         return self.sums()[slice(*block)]
 
-    def multiply(
-        self, X: NDArray[np.float32], *, threads: int | None = None, advance: Advance | None = None
-    ) -> NDArray[np.float32]:
+    @abstractmethod
+    def multiply(self, X: Vectors, *, threads: int | None = None, advance: Advance | None = None) -> Vectors:
         """M X; `advance` is told of the rows that are done."""
-        out = np.empty_like(X)
-
-        def part(block: tuple[int, int]) -> int:
-            self.multiply_block(block, X, out[slice(*block)])
-            return block[1] - block[0]
-
-        for done in pool.run(part, self.row_blocks(), threads=threads):
-            if advance:
-                advance(done)
-        return out
-
-    @abstractmethod
-    def multiply_block(self, block: tuple[int, int], X: NDArray[np.float32], out: NDArray[np.float32]) -> None:
-        """`multiply` for a block of rows."""
-
-    @abstractmethod
-    def row_blocks(self) -> list[tuple[int, int]]:
-        """All rows in blocks of about equal work, each worth a thread's while."""
 
     # ---- scoring --------------------------------------------------------------------------------------------------
 
@@ -267,3 +261,23 @@ class ItemMatrix(ABC):
     @abstractmethod
     def arrays(self) -> Arrays:
         """The arrays to save, by name; `matrix/saved.py` restores them."""
+
+
+def multiplied(
+    multiply: Callable[[tuple[int, int], Vectors], None],
+    blocks: list[tuple[int, int]],
+    X: Vectors,
+    threads: int | None,
+    advance: Advance | None,
+) -> Vectors:
+    """M X by blocks of rows: `multiply(block, out)` fills the rows of a block."""
+    out = np.empty_like(X)
+
+    def part(block: tuple[int, int]) -> int:
+        multiply(block, out[slice(*block)])
+        return block[1] - block[0]
+
+    for done in pool.run(part, blocks, threads=threads):
+        if advance:
+            advance(done)
+    return out

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from komd import threads as pool
 from komd._core.groups import OwnEntries, Rows, StoredMatrix, WeightedUsers
-from komd.matrix.item_matrix import Arrays, BlockSums, Correction, Gathered, ItemMatrix, Strip
+from komd.matrix.item_matrix import Advance, Arrays, BlockSums, Correction, Gathered, ItemMatrix, Strip, Vectors
 from komd.matrix.storage import Plan
 
 __all__ = ["LowRankMatrix", "products", "signed_products"]
@@ -75,12 +75,10 @@ class LowRankMatrix(ItemMatrix):
     def sums_of(self, block: tuple[int, int]) -> NDArray[np.float64]:
         return self.base.sums_of(block)
 
-    def multiply_block(self, block: tuple[int, int], X: NDArray[np.float32], out: NDArray[np.float32]) -> None:
-        self.base.multiply_block(block, X, out)
-        out -= _signed(self.W[slice(*block)], self.added) @ (self.W.T @ X)
-
-    def row_blocks(self) -> list[tuple[int, int]]:
-        return self.base.row_blocks()
+    def multiply(self, X: Vectors, *, threads: int | None = None, advance: Advance | None = None) -> Vectors:
+        out = self.base.multiply(X, threads=threads, advance=advance)
+        out -= _signed(self.W, self.added) @ (self.W.T @ X)
+        return out
 
     def score(self, users: WeightedUsers, S: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
         self.base.score(users, S, scores)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from komd import threads as pool
 from komd._core.groups import StoredMatrix, WeightedUsers
-from komd.matrix.item_matrix import Arrays, BlockSums, Correction, ItemMatrix
+from komd.matrix.item_matrix import Advance, Arrays, BlockSums, Correction, ItemMatrix, Vectors, multiplied
 from komd.matrix.low_rank import LowRankMatrix
 
 __all__ = ["SparseMatrix"]
@@ -71,13 +71,13 @@ class SparseMatrix(ItemMatrix):
             out[filled] = np.add.reduceat(self.values, self.indptr[filled], dtype=np.float64)
         return out
 
-    def multiply_block(self, block: tuple[int, int], X: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+    def multiply(self, X: Vectors, *, threads: int | None = None, advance: Advance | None = None) -> Vectors:
         from komd._core.factor_products import multiply_rows
 
-        multiply_rows(self.indptr[block[0] : block[1] + 1], self.indices, self.values, X, out)
+        def part(block: tuple[int, int], out: Vectors) -> None:
+            multiply_rows(self.indptr[block[0] : block[1] + 1], self.indices, self.values, X, out)
 
-    def row_blocks(self) -> list[tuple[int, int]]:
-        return pool.even_blocks(np.diff(self.indptr) + 1, _ENTRIES)
+        return multiplied(part, pool.even_blocks(np.diff(self.indptr) + 1, _ENTRIES), X, threads, advance)
 
     def score(self, users: WeightedUsers, S: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
         from komd._core.scoring import score_sparse

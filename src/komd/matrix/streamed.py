@@ -21,7 +21,18 @@ from komd._core.groups import CountedPairs, OwnEntries, Rows, StripArrays, Weigh
 from komd.kernels.entries import KernelEntries
 from komd.kernels.functions import Linear
 from komd.matrix.expected_density import expected_nonzeros
-from komd.matrix.item_matrix import WIDEST, Arrays, BlockSums, Correction, Gathered, ItemMatrix, Strip
+from komd.matrix.item_matrix import (
+    WIDEST,
+    Advance,
+    Arrays,
+    BlockSums,
+    Correction,
+    Gathered,
+    ItemMatrix,
+    Strip,
+    Vectors,
+    multiplied,
+)
 from komd.matrix.low_rank import LowRankMatrix
 from komd.matrix.sparse import SparseMatrix
 from komd.matrix.storage import Plan, plan
@@ -98,10 +109,13 @@ class StreamedMatrix(ItemMatrix):
     def sums_of(self, block: tuple[int, int]) -> NDArray[np.float64]:
         return SparseMatrix(*self.block(*block, self.counter())).sums()
 
-    def multiply_block(self, block: tuple[int, int], X: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+    def multiply(self, X: Vectors, *, threads: int | None = None, advance: Advance | None = None) -> Vectors:
         from komd._core.factor_products import multiply_rows
 
-        multiply_rows(*self.block(*block, self.counter()), X, out)
+        def part(block: tuple[int, int], out: Vectors) -> None:
+            multiply_rows(*self.block(*block, self.counter()), X, out)
+
+        return multiplied(part, self.row_blocks(), X, threads, advance)
 
     def score(self, users: WeightedUsers, S: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
         self._some_rows(np.unique(users.indices)).score(users, S, scores)
@@ -112,6 +126,7 @@ class StreamedMatrix(ItemMatrix):
     # ---- rows of it -----------------------------------------------------------------------------------------------
 
     def row_blocks(self) -> list[tuple[int, int]]:
+        """All rows in blocks of about equal work, each worth a thread's while."""
         return pool.even_blocks(np.minimum(self.work, self.items), _CHUNK)
 
     def counter(self) -> NDArray[np.generic]:
