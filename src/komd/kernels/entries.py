@@ -83,7 +83,8 @@ class KernelEntries:
         out = values.astype(np.float32)
         if self.kernel.unit_diagonal:
             own = rows == columns
-            out[own] = 1.0 if self.scale is None else self.scale[rows[own]] ** 2
+            items = rows[own]
+            out[own] = (self.degree[items] > 0) * (1.0 if self.scale is None else self.scale[items] ** 2)
         return out
 
     @property
