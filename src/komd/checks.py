@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-
-import numpy as np
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 from komd.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["at_least", "generator", "one_of", "whole"]
 
@@ -17,6 +20,8 @@ _LARGEST_COUNT = 2**31 - 1
 
 def generator(rng: int | np.random.Generator) -> np.random.Generator:
     """The generator of random numbers that a seed, or a Generator itself, stands for."""
+    import numpy as np
+
     if isinstance(rng, np.random.Generator):
         return rng
     if isinstance(rng, bool) or not isinstance(rng, int | np.integer) or rng < 0:
@@ -24,7 +29,7 @@ def generator(rng: int | np.random.Generator) -> np.random.Generator:
     return np.random.default_rng(int(rng))
 
 
-def at_least(name: str, value: object, least: float, *, open_end: bool = False, most: float = _LARGEST) -> None:
+def at_least(name: str, value: Any, least: float, *, open_end: bool = False, most: float = _LARGEST) -> None:
     """Refuse a parameter that is not a finite number from `least` (above it, with `open_end`) up to `most`.
 
     >>> at_least("regularization", -1.0, 0)
@@ -35,7 +40,7 @@ def at_least(name: str, value: object, least: float, *, open_end: bool = False, 
     komd.errors.InputError: regularization must be <= 1e+15, got 1e+300
     """
     words = f"{'>' if open_end else '>='} {least:g}"
-    number = value.item() if isinstance(value, np.ndarray | np.generic) and value.ndim == 0 else value
+    number = value.item() if getattr(value, "ndim", None) == 0 else value  # of numpy
     if isinstance(number, bool) or not isinstance(number, int | float) or number - number:  # inf and nan alike
         raise InputError(f"{name} must be a number {words}, got {value!r}")
     if number < least or (open_end and number == least):
@@ -51,19 +56,21 @@ def whole(name: str, value: object, least: int, *, most: int | None = _LARGEST_C
     Traceback (most recent call last):
     komd.errors.InputError: factors must be a whole number >= 1, got 2.5
     """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+    number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+    if number is None or number < least:
         raise InputError(f"{name} must be a whole number >= {least}, got {value!r}")
-    if most is not None and value > most:
-        raise InputError(f"{name} must be <= {most:,}, got {_short(value)}")
-    return int(value)
+    if most is not None and number > most:
+        raise InputError(f"{name} must be <= {most:,}, got {_short(number)}")
+    return number
 
 
-def one_of(name: str, value: object, choices: tuple[str, ...]) -> None:
-    """Refuse a word that is not one of the choices."""
+def one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
+    """The word itself; refuses one that is not among the choices."""
     if value not in choices:
         raise InputError(f"{name} must be {' or '.join(map(repr, choices))}, got {value!r}")
+    return value
 
 
-def _short(value: object) -> str:
+def _short(value: float) -> str:
     """A number as it is shown in a message: a huge integer has too many digits to read, or for Python to write."""
     return f"10^{math.log10(value):.0f}" if isinstance(value, int) and value > 10**30 else repr(value)

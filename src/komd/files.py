@@ -15,6 +15,7 @@ import re
 import secrets
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,7 +36,7 @@ __all__ = [
     "replace",
     "sweep",
     "sync",
-    "unfinished",
+    "temporary_folder",
     "write",
     "write_aside",
     "write_text",
@@ -147,8 +148,9 @@ def sweep(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def unfinished(path: Path) -> Iterator[Path]:
-    """A file or folder that is removed at the end, unless it was renamed; also if the process ends abruptly."""
+def temporary_folder(prefix: str) -> Iterator[Path]:
+    """A new folder that is removed at the end; also if Ctrl-C ends the process abruptly."""
+    path = Path(tempfile.mkdtemp(prefix=prefix))
     _unfinished.add(path)
     try:
         yield path

@@ -28,7 +28,7 @@ def compare(
             "May be repeated.",
         ),
     ] = None,
-    folds: Annotated[int, typer.Option("--folds", help="Groups of users that are tested in turn.")] = 5,
+    folds: options.Folds = 5,
     half: options.Half = "random",
     metrics: options.Metrics = "auc,ndcg@100,recall@20",
     ties: options.Ties = "half",
@@ -56,7 +56,6 @@ def compare(
     Every model runs in a process of its own. One that fails or takes too long is a row with the reason.
     """
     import komd
-    from komd.checks import one_of, whole
     from komd.evaluation.compare import seconds
     from komd.evaluation.comparison_report import caption, legend, rich_table
     from komd.evaluation.grid import models_of
@@ -64,10 +63,7 @@ def compare(
 
     texts = models_of(models or [])  # mistakes are reported before anything is read
     names = [str(metric) for metric in parse_metrics(metrics)]
-    one_of("--ties", ties, ("half", "strict"))
-    one_of("--half", half, ("random", "given", "time"))
     limit = None if time_limit is None else seconds(time_limit)
-    whole("--folds", folds, 2)
     check_folder("--report", report)
     if report is not None:
         report.mkdir(parents=True, exist_ok=True)

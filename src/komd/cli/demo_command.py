@@ -55,16 +55,13 @@ def demo(
 
 def _serve(data: Interactions, port: int) -> None:
     """Fit, save in a temporary folder, and serve until stopped."""
-    import tempfile
-    from pathlib import Path
-
     import komd
     from komd.cli import interrupt
-    from komd.files import unfinished
+    from komd.files import temporary_folder
     from komd.serve.serve_settings import Settings
     from komd.serve.server_process import run
 
-    with unfinished(Path(tempfile.mkdtemp(prefix="komd-demo-"))) as folder:
+    with temporary_folder("komd-demo-") as folder:
         model, names = folder / "demo.komd", folder / "names.parquet"
         komd.CFKOMD().fit(data).save(model)
         _write_names(data, names)

@@ -38,7 +38,7 @@ def evaluate(
     ] = None,
     metrics: options.Metrics = "auc,ndcg@100,recall@20",
     ties: options.Ties = "half",
-    folds: Annotated[int, typer.Option("--folds", help="Groups of users that are tested in turn.")] = 5,
+    folds: options.Folds = 5,
     half: options.Half = "random",
     rng: options.Rng = 0,
     reading: options.ReadingOptions = options.DEFAULT_READING,
@@ -47,13 +47,10 @@ def evaluate(
     as_json: options.AsJson = False,
 ) -> None:
     """Measure models: on --train and --test, or on folds of one data set (the paper's protocol)."""
-    from komd.checks import one_of
     from komd.evaluation.metrics import parse_metrics
     from komd.threads import count
 
     names = [str(metric) for metric in parse_metrics(metrics)]
-    one_of("--ties", ties, ("half", "strict"))
-    one_of("--half", half, ("random", "given", "time"))
     count(threads)
     models = model or ["CFKOMD(kernel='tanimoto')"]
 

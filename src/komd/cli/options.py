@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from komd.checks import one_of, whole
 from komd.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ __all__ = [
     "RATING_OPTIONS",
     "AsJson",
     "Data",
+    "Folds",
     "Half",
     "ListLength",
     "Memory",
@@ -48,25 +50,36 @@ def _quietly(asked: bool) -> bool:
     return asked
 
 
+def _word(option: str, *choices: str, help: str) -> Any:
+    """An option that takes one of a few words."""
+    return typer.Option(
+        option, metavar="|".join(choices), callback=lambda word: one_of(option, word, choices), help=help
+    )
+
+
 AsJson = Annotated[bool, typer.Option("--json", callback=_quietly, help="Print one JSON document instead of tables.")]
 Data = Annotated[
     list[str], typer.Argument(metavar="DATA", help="Files or patterns (CSV, TSV, '::', Parquet, gz, SQLite), or SQL.")
 ]
-Half = Annotated[
-    str, typer.Option("--half", metavar="random|given|time", help="Which half of a tested user is held out.")
+Folds = Annotated[
+    int,
+    typer.Option(
+        "--folds", callback=lambda folds: whole("--folds", folds, 2), help="Groups of users that are tested in turn."
+    ),
 ]
-ListLength = Annotated[int, typer.Option("-n", "--n", help="Length of the lists.")]
+Half = Annotated[str, _word("--half", "random", "given", "time", help="Which half of a tested user is held out.")]
+ListLength = Annotated[
+    int, typer.Option("-n", "--n", callback=lambda n: whole("-n", n, 1), help="Length of the lists.")
+]
 Memory = Annotated[
     str | None, typer.Option("--memory", metavar="SIZE", help="Budget such as 8GB; 60 % of what is free.")
 ]
 Metrics = Annotated[str, typer.Option("--metrics", help="auc, map@k, ndcg@k, recall@k, hit@k, mrr@k, coverage@k, …")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model (komd fit).")]
-OnUnknown = Annotated[str, typer.Option("--on-unknown", metavar="error|skip", help="What an unknown id leads to.")]
+OnUnknown = Annotated[str, _word("--on-unknown", "error", "skip", help="What an unknown id leads to.")]
 Rng = Annotated[int, typer.Option("--rng", min=0, help="Seed: the same gives the same.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="How many threads; every core by default.")]
-Ties = Annotated[
-    str, typer.Option("--ties", metavar="half|strict", help="What equal scores count in AUC: one half, or none.")
-]
+Ties = Annotated[str, _word("--ties", "half", "strict", help="What equal scores count in AUC: one half, or none.")]
 
 
 def _column(text: str) -> str | int:

@@ -73,13 +73,10 @@ def recommend(
 ) -> None:
     """Recommend items: to some users, to new ones with a history, or to all."""
     import komd
-    from komd.checks import one_of, whole
 
     folder = output if output is not None and not output.suffix else None
     if output is not None and folder is None:
         check_file(output)
-    one_of("--on-unknown", on_unknown, ("error", "skip"))
-    whole("-n", n, 1)
     if user and history:
         raise InputError("give --user or --history, not both: a history stands for its user")
     if spark is not None:

@@ -40,11 +40,9 @@ def score(
 ) -> None:
     """Score given pairs of users and items, in their order."""
     import komd
-    from komd.checks import one_of
 
     if output is not None:
         check_file(output)
-    one_of("--on-unknown", on_unknown, ("error", "skip"))
     fitted = komd.load(model)
     given, lost = None, 0
     if histories is not None:

@@ -24,10 +24,7 @@ def similar(
 ) -> None:
     """Show the items most like given ones; lists are shorter where fewer items have any likeness."""
     import komd
-    from komd.checks import one_of, whole
 
-    one_of("--on-unknown", on_unknown, ("error", "skip"))
-    whole("-n", n, 1)
     fitted = komd.load(model)
     asked = options.ids_of(fitted.catalogue.items, items, on_unknown)
     result = fitted.similar_items(asked, n=n, on_unknown=cast("OnUnknown", on_unknown))

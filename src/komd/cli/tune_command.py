@@ -55,7 +55,6 @@ def tune(
 ) -> None:
     """Search for the parameters with which a model does best, on folds made inside the data."""
     import komd
-    from komd.checks import one_of
     from komd.errors import InputError
     from komd.evaluation.compare import seconds
     from komd.evaluation.metrics import parse_metrics
@@ -64,7 +63,6 @@ def tune(
     free_parameters(komd.model_from_text(model))  # mistakes are reported before anything is read
     parse_metrics(metric)
     seconds(budget, "budget")
-    one_of("--half", half, ("random", "given", "time"))
     if plot is not None and plot.suffix != ".svg":
         raise InputError(f"--plot writes SVG: name it like search.svg, got {plot}")
     with interrupt.resumable(keep, "--keep"):

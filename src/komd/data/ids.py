@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from komd.checks import one_of
 from komd.data.keys import array_of, byte_strings, bytes_of, integers, is_text, is_uuid, plain, show
 from komd.errors import InputError, UnknownIdError, argument
 
@@ -176,8 +177,7 @@ class Ids:
         numpy.ndarray of int32, shape (len(keys),)
             The caller's own, to write to.
         """
-        if on_unknown not in ("error", "skip"):
-            raise InputError(f'on_unknown must be "error" or "skip", got {on_unknown!r}')
+        one_of("on_unknown", on_unknown, ("error", "skip"))
         if isinstance(keys, str | bytes) or not (isinstance(keys, Iterable) or hasattr(keys, "__arrow_c_array__")):
             raise InputError(f"expected a list of {self.noun} ids, got {keys!r} (write [{keys!r}] for one)")
         keys = _listed(keys)

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
@@ -33,7 +32,7 @@ from komd.evaluation.work_folder import (
     row_folder,
     store_data,
 )
-from komd.files import unfinished
+from komd.files import temporary_folder
 from komd.memory import budget
 from komd.progress import progress
 
@@ -243,7 +242,7 @@ def _work_folder(keep: str | Path | None) -> Iterator[Path]:
     if keep is not None:
         yield kept_folder(keep)
         return
-    with unfinished(Path(tempfile.mkdtemp(prefix="komd-compare-"))) as folder:
+    with temporary_folder("komd-compare-") as folder:
         yield folder
 
 
