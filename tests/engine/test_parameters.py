@@ -9,7 +9,7 @@ import pytest
 import sklearn.base
 
 import komd
-from komd.engine.parameters import at_least, one_of
+from komd.checks import at_least, one_of
 from komd.errors import InputError
 from komd.kernels import RBF, Linear, Polynomial
 from komd.models.registry import MODELS

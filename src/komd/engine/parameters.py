@@ -5,10 +5,9 @@ from __future__ import annotations
 import inspect
 from typing import Any, Self
 
-from komd.checks import at_least, one_of, whole
 from komd.errors import InputError, nearest
 
-__all__ = ["Parameters", "at_least", "one_of", "whole"]
+__all__ = ["Parameters"]
 
 
 class Parameters:

@@ -7,10 +7,10 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from komd.checks import at_least, whole
 from komd.engine.catalogue import Catalogue
 from komd.engine.factor_based import FactorModel, factors_of, fit_rival, rival
 from komd.engine.histories import Histories
-from komd.engine.parameters import at_least, whole
 from komd.errors import InputError, ModelFileError
 from komd.matrix.item_matrix import Arrays
 

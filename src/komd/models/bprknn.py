@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from komd.checks import at_least, whole
 from komd.engine.catalogue import Catalogue
 from komd.engine.item_based import Neighbourhood
-from komd.engine.parameters import at_least, whole
 from komd.errors import InputError, SolverError, argument
 from komd.matrix.dense import DenseMatrix
 from komd.matrix.item_matrix import ItemMatrix

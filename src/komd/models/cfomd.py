@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from komd.checks import at_least
 from komd.engine.catalogue import Catalogue
 from komd.engine.histories import Histories
-from komd.engine.parameters import at_least
 from komd.engine.recommender import Recommender
 from komd.engine.requests import one_history
 from komd.engine.results import Contributions, Solution

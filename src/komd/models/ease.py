@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
+from komd.checks import at_least
 from komd.engine.catalogue import Catalogue
 from komd.engine.item_based import Neighbourhood
-from komd.engine.parameters import at_least
 from komd.errors import InputError, SolverError, argument
 from komd.kernels.asymmetric import CoOccurrence
 from komd.kernels.entries import KernelEntries

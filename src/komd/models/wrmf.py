@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
+from komd.checks import at_least, whole
 from komd.engine.catalogue import Catalogue
 from komd.engine.factor_based import FactorModel, fit_rival, rival
 from komd.engine.histories import Histories
-from komd.engine.parameters import at_least, whole
 from komd.engine.results import Contributions
 from komd.matrix.item_matrix import Arrays
 
