@@ -1,0 +1,63 @@
+"""The stages of K as one value: equal when equal, cut off after each stage, weights and scales by their formulas."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from komd.kernels.functions import Linear, Tanimoto
+from komd.kernels.stages import Stages
+from tests._core.arrays import random_rows, rows_of
+
+FULL = Stages(Tanimoto(), user_damping=0.5, popularity=0.2, ridge=10.0, rank=8, prior=0.01, prior_power=1.0)
+
+
+def test_one_value():
+    again = Stages(Tanimoto(), user_damping=0.5, popularity=0.2, ridge=10.0, rank=8, prior=0.01, prior_power=1.0)
+    assert again == FULL and hash(again) == hash(FULL)
+    assert Stages(Linear()) != Stages(Tanimoto())
+    with pytest.raises(FrozenInstanceError):
+        FULL.prior = 1.0
+
+
+def test_cut_off_after_each_stage():
+    kernel, damped = Tanimoto(), {"user_damping": 0.5}
+    assert FULL.before_prior() == Stages(kernel, **damped, popularity=0.2, ridge=10.0, rank=8)
+    assert FULL.before_filter() == Stages(kernel, **damped, popularity=0.2)
+    assert FULL.before_scaling() == Stages(kernel, **damped)
+    assert Stages(kernel, **damped).before_scaling() == Stages(kernel, **damped)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([0.0, 0.2, 3.0]))
+def test_user_weights_item_scales_and_the_prior(seed, gamma, beta):
+    rng = np.random.default_rng(seed)
+    items = int(rng.integers(1, 20))
+    lists = [[], *random_rows(rng, 6, items)]
+    rows = rows_of(lists)
+    popularity = np.bincount(rows.indices, minlength=items)
+    stages = Stages(Linear(), user_damping=gamma, popularity=beta, prior=0.04, prior_power=beta)
+    entries = stages.entries(rows, items)
+    if gamma:
+        assert entries.user_weights.tolist() == pytest.approx([max(len(row), 1) ** -gamma for row in lists])
+    else:
+        assert entries.user_weights is None
+    assert (entries.scale is None) == (beta == 0)
+    chosen = popularity > 0
+    if chosen.any():
+        powers = np.maximum(popularity, 1.0) ** beta
+        expected = powers / np.sqrt((powers[chosen] ** 2).mean())
+        assert stages.item_scale(popularity) == pytest.approx(expected)
+        assert stages.prior_factor(popularity) == pytest.approx(0.2 * expected * chosen, rel=1e-6)
+
+
+def test_no_power_overflows():
+    popularity = np.array([10**9, 10**6, 1, 0])
+    for beta in (1.0, 30.0, 300.0):
+        scale = Stages(Linear(), popularity=beta).item_scale(popularity)
+        assert np.isfinite(scale).all() and (scale > 0).all()
+        assert (scale[:3] ** 2).mean() == pytest.approx(1)
