@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from komd.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
+
+Number = TypeVar("Number")
+Word = TypeVar("Word")
 
 __all__ = ["at_least", "generator", "one_of", "whole"]
 
@@ -29,8 +32,8 @@ def generator(rng: int | np.random.Generator) -> np.random.Generator:
     return np.random.default_rng(int(rng))
 
 
-def at_least(name: str, value: Any, least: float, *, open_end: bool = False, most: float = _LARGEST) -> None:
-    """Refuse a parameter that is not a finite number from `least` (above it, with `open_end`) up to `most`.
+def at_least(name: str, value: Number, least: float, *, open_end: bool = False, most: float = _LARGEST) -> Number:
+    """The parameter; refuses what is not a finite number from `least` (above it, with `open_end`) up to `most`.
 
     >>> at_least("regularization", -1.0, 0)
     Traceback (most recent call last):
@@ -47,6 +50,7 @@ def at_least(name: str, value: Any, least: float, *, open_end: bool = False, mos
         raise InputError(f"{name} must be {words}, got {value!r}")
     if number > most:
         raise InputError(f"{name} must be <= {most:g}, got {_short(number)}")
+    return value
 
 
 def whole(name: str, value: object, least: int, *, most: int | None = _LARGEST_COUNT) -> int:
@@ -64,8 +68,8 @@ def whole(name: str, value: object, least: int, *, most: int | None = _LARGEST_C
     return number
 
 
-def one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
-    """The word itself; refuses one that is not among the choices."""
+def one_of(name: str, value: Word, choices: tuple[str, ...]) -> Word:
+    """The word; refuses one that is not among the choices."""
     if value not in choices:
         raise InputError(f"{name} must be {' or '.join(map(repr, choices))}, got {value!r}")
     return value

@@ -128,7 +128,7 @@ class _Build:
         if self.cache is None:
             spectrum = eigenvectors()
         else:
-            key = (stages.before_filter(), self.storage, rank)
+            key = (repr(stages.before_filter()), self.storage, rank)
             spectrum = self.cache.recall(key, eigenvectors, lambda found: found.vectors.nbytes)
         return self._corrected(K, filter_truncated(spectrum, float(stages.ridge or 0), self._chosen))
 
@@ -161,7 +161,7 @@ class _Build:
     def _kept(self, stages: Stages, storage: str | None, make: Callable[[], ItemMatrix]) -> ItemMatrix:
         if self.cache is None:
             return make()
-        return self.cache.recall((stages, storage), make, lambda matrix: matrix.bytes)
+        return self.cache.recall((repr(stages), storage), make, lambda matrix: matrix.bytes)
 
     @property
     def _chosen(self) -> int:

@@ -24,10 +24,9 @@ _SHARE = 0.5  # of the budget that a sparse K may take where the alternative is 
 _STRIP = 64 << 20  # bytes of a strip of K with which streaming still works well
 
 
-def known_storage(storage: str | None) -> None:
-    """Refuse the name of a storage that there is not."""
-    if storage is not None:
-        one_of("storage", storage, STORAGES)
+def known_storage(storage: str | None) -> str | None:
+    """The name of a storage, or None for any; refuses a name that there is not."""
+    return None if storage is None else one_of("storage", storage, STORAGES)
 
 
 @dataclass(frozen=True)

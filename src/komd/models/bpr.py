@@ -68,16 +68,11 @@ class BPR(FactorModel):
         regularization: float = 0.001,
         rng: int = 0,
     ) -> None:
-        whole("factors", factors, 1)
-        whole("iterations", iterations, 1)
-        at_least("learning_rate", learning_rate, 0, open_end=True)
-        at_least("regularization", regularization, 0)
-        whole("rng", rng, 0, most=None)
-        self.factors = factors
-        self.iterations = iterations
-        self.learning_rate = learning_rate
-        self.regularization = regularization
-        self.rng = rng
+        self.factors = whole("factors", factors, 1)
+        self.iterations = whole("iterations", iterations, 1)
+        self.learning_rate = at_least("learning_rate", learning_rate, 0, open_end=True)
+        self.regularization = at_least("regularization", regularization, 0)
+        self.rng = whole("rng", rng, 0, most=None)
 
     _X: NDArray[np.float64]
 

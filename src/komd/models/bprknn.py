@@ -71,16 +71,11 @@ class BPRKNN(Neighbourhood):
         epochs: int = 10,
         rng: int = 0,
     ) -> None:
-        at_least("learning_rate", learning_rate, 0, open_end=True)
-        at_least("regularization", regularization, 0)
-        at_least("regularization_negatives", regularization_negatives, 0)
-        whole("epochs", epochs, 1)
-        whole("rng", rng, 0, most=None)
-        self.learning_rate = learning_rate
-        self.regularization = regularization
-        self.regularization_negatives = regularization_negatives
-        self.epochs = epochs
-        self.rng = rng
+        self.learning_rate = at_least("learning_rate", learning_rate, 0, open_end=True)
+        self.regularization = at_least("regularization", regularization, 0)
+        self.regularization_negatives = at_least("regularization_negatives", regularization_negatives, 0)
+        self.epochs = whole("epochs", epochs, 1)
+        self.rng = whole("rng", rng, 0, most=None)
 
     def _build_matrix(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
         from komd._core.bpr_steps import rank_pairs

@@ -119,31 +119,18 @@ class CFKOMD(KernelBased):
         storage: str | None = None,
     ) -> None:
         kernel_named(kernel)
-        at_least("regularization", regularization, 0, most=_MOST)
-        one_of("negatives", negatives, ("exact", "mean"))
-        at_least("tolerance", tolerance, 0, open_end=True, most=_MOST)
-        at_least("user_damping", user_damping, 0)
-        at_least("popularity", popularity, 0)
-        if ridge is not None:
-            at_least("ridge", ridge, _LEAST_RIDGE, most=_MOST_RIDGE)
-        if rank is not None:
-            whole("rank", rank, 1)
-        at_least("prior", prior, 0, most=_MOST_PRIOR)
-        at_least("prior_power", prior_power, 0)
-        at_least("negatives_weight", negatives_weight, 0)
-        known_storage(storage)
         self.kernel = kernel
-        self.regularization = regularization
-        self.negatives = negatives
-        self.tolerance = tolerance
-        self.user_damping = user_damping
-        self.popularity = popularity
-        self.ridge = ridge
-        self.rank = rank
-        self.prior = prior
-        self.prior_power = prior_power
-        self.negatives_weight = negatives_weight
-        self.storage = storage
+        self.regularization = at_least("regularization", regularization, 0, most=_MOST)
+        self.negatives = one_of("negatives", negatives, ("exact", "mean"))
+        self.tolerance = at_least("tolerance", tolerance, 0, open_end=True, most=_MOST)
+        self.user_damping = at_least("user_damping", user_damping, 0)
+        self.popularity = at_least("popularity", popularity, 0)
+        self.ridge = None if ridge is None else at_least("ridge", ridge, _LEAST_RIDGE, most=_MOST_RIDGE)
+        self.rank = None if rank is None else whole("rank", rank, 1)
+        self.prior = at_least("prior", prior, 0, most=_MOST_PRIOR)
+        self.prior_power = at_least("prior_power", prior_power, 0)
+        self.negatives_weight = at_least("negatives_weight", negatives_weight, 0)
+        self.storage = known_storage(storage)
 
     needs_own_entries = True
 

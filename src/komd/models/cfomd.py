@@ -62,15 +62,11 @@ class CFOMD(Recommender):
         max_iterations: int = 20_000,
     ) -> None:
         kernel_named(kernel)
-        at_least("regularization", regularization, 0)
-        at_least("regularization_negatives", regularization_negatives, 0)
-        at_least("tolerance", tolerance, 0, open_end=True)
-        at_least("max_iterations", max_iterations, 1)
         self.kernel = kernel
-        self.regularization = regularization
-        self.regularization_negatives = regularization_negatives
-        self.tolerance = tolerance
-        self.max_iterations = max_iterations
+        self.regularization = at_least("regularization", regularization, 0)
+        self.regularization_negatives = at_least("regularization_negatives", regularization_negatives, 0)
+        self.tolerance = at_least("tolerance", tolerance, 0, open_end=True)
+        self.max_iterations = at_least("max_iterations", max_iterations, 1)
 
     _K: NDArray[np.float32]
 

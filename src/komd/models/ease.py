@@ -50,8 +50,7 @@ class EASE(Neighbourhood):
     """
 
     def __init__(self, *, regularization: float = 1000.0) -> None:
-        at_least("regularization", regularization, 0, open_end=True)
-        self.regularization = regularization
+        self.regularization = at_least("regularization", regularization, 0, open_end=True)
 
     def _build_matrix(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
         m = len(catalogue.order)

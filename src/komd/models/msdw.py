@@ -41,10 +41,9 @@ class MSDW(KernelNeighbourhood):
 
     def __init__(self, *, alpha: float = 0.5, locality: float = 1.0, storage: str | None = None) -> None:
         AsymmetricCosine(alpha=alpha, locality=locality)  # refuses what it cannot take
-        known_storage(storage)
         self.alpha = alpha
         self.locality = locality
-        self.storage = storage
+        self.storage = known_storage(storage)
 
     def stages(self) -> Stages:
         return Stages(AsymmetricCosine(alpha=self.alpha, locality=self.locality))

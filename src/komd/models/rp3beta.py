@@ -46,12 +46,9 @@ class RP3Beta(KernelNeighbourhood):
     """
 
     def __init__(self, *, alpha: float = 0.6, beta: float = 0.6, storage: str | None = None) -> None:
-        at_least("alpha", alpha, 0)
-        at_least("beta", beta, 0)
-        known_storage(storage)
-        self.alpha = alpha
-        self.beta = beta
-        self.storage = storage
+        self.alpha = at_least("alpha", alpha, 0)
+        self.beta = at_least("beta", beta, 0)
+        self.storage = known_storage(storage)
 
     def stages(self) -> Stages:
         return Stages(CoOccurrence(history=self.alpha, candidate=self.beta), user_damping=float(self.alpha))

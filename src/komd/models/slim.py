@@ -61,14 +61,10 @@ class SLIM(Neighbourhood):
     def __init__(
         self, *, l1: float = 0.5, l2: float = 1000.0, tolerance: float = 1e-4, max_iterations: int = 10_000
     ) -> None:
-        at_least("l1", l1, 0)
-        at_least("l2", l2, 0)
-        at_least("tolerance", tolerance, 0, open_end=True)
-        whole("max_iterations", max_iterations, 1)
-        self.l1 = l1
-        self.l2 = l2
-        self.tolerance = tolerance
-        self.max_iterations = max_iterations
+        self.l1 = at_least("l1", l1, 0)
+        self.l2 = at_least("l2", l2, 0)
+        self.tolerance = at_least("tolerance", tolerance, 0, open_end=True)
+        self.max_iterations = whole("max_iterations", max_iterations, 1)
 
     def _build_matrix(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
         from komd._core.slim_descent import ItemRegression, regress_items, regression_scratch

@@ -65,16 +65,11 @@ class WRMF(FactorModel):
         alpha: float = 10.0,
         rng: int = 0,
     ) -> None:
-        whole("factors", factors, 1)
-        whole("iterations", iterations, 1)
-        at_least("regularization", regularization, 0, open_end=True)
-        at_least("alpha", alpha, 0)
-        whole("rng", rng, 0, most=None)
-        self.factors = factors
-        self.iterations = iterations
-        self.regularization = regularization
-        self.alpha = alpha
-        self.rng = rng
+        self.factors = whole("factors", factors, 1)
+        self.iterations = whole("iterations", iterations, 1)
+        self.regularization = at_least("regularization", regularization, 0, open_end=True)
+        self.alpha = at_least("alpha", alpha, 0)
+        self.rng = whole("rng", rng, 0, most=None)
 
     def learn(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> None:
         als = rival("implicit.cpu.als", "AlternatingLeastSquares", "WRMF")
