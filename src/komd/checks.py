@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from komd.errors import InputError
 
@@ -43,7 +43,7 @@ def at_least(name: str, value: Number, least: float, *, open_end: bool = False, 
     komd.errors.InputError: regularization must be <= 1e+15, got 1e+300
     """
     words = f"{'>' if open_end else '>='} {least:g}"
-    number = value.item() if getattr(value, "ndim", None) == 0 else value  # of numpy
+    number: Any = value.item() if hasattr(value, "item") and getattr(value, "ndim", None) == 0 else value  # of numpy
     if isinstance(number, bool) or not isinstance(number, int | float) or number - number:  # inf and nan alike
         raise InputError(f"{name} must be a number {words}, got {value!r}")
     if number < least or (open_end and number == least):
