@@ -157,20 +157,10 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain lists, dictionaries, texts and numbers."""
-        protocol = self.protocol
+        sizes = {"users": self.users, "items": self.items, "interactions": self.interactions}
         return {
-            "data": {
-                "text": self.data,
-                "users": self.users,
-                "items": self.items,
-                "interactions": self.interactions,
-            },
-            "folds": protocol.folds,
-            "half": protocol.half,
-            "min_activity": protocol.min_activity,
-            "rng": protocol.rng,
-            "ties": protocol.ties,
-            "metrics": list(protocol.metrics),
+            "data": {"text": self.data} | sizes,
+            **(vars(self.protocol) | {"metrics": list(self.metrics)}),
             "test_users": self.test_users,
             "test": {"name": "paired t over users", "correction": "Holm", "level": LEVEL},
             "versions": self.versions,
@@ -201,16 +191,12 @@ class Comparison:
 def _row_dict(row: Row) -> dict[str, Any]:
     if row.failed is not None:
         return {"model": row.model, "failed": row.failed}
-    scores = {
-        name: {"mean": s.mean, "std": s.std, "values": list(s.values), "mark": s.mark, "p": s.p}
-        for name, s in row.scores.items()
-    }
-    seconds = {"fit": row.fit_seconds, "rank": row.rank_seconds, "fit_folds": row.fit, "rank_folds": row.rank}
+    seconds = {"fit": row.fit_seconds, "rank": row.rank_seconds}
     return {
         "model": row.model,
         "failed": None,
-        "metrics": scores,
-        "seconds": {k: list(v) if isinstance(v, tuple) else v for k, v in seconds.items()},
+        "metrics": {name: vars(score) | {"values": list(score.values)} for name, score in row.scores.items()},
+        "seconds": seconds | {"fit_folds": list(row.fit), "rank_folds": list(row.rank)},
         "peak_memory_mb": round(row.peak_memory / 1e6, 1),
     }
 

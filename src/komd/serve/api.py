@@ -10,39 +10,22 @@ from fastapi import FastAPI, HTTPException, Path, Query, Response
 from pydantic import BaseModel, BeforeValidator
 
 from komd.errors import KomdError
+from komd.serve import schemas
 from komd.serve.access import decoded
 from komd.serve.event_store import StoreError
 from komd.serve.prometheus import CONTENT_TYPE, ServiceMetrics
 from komd.serve.request_queue import RequestQueue
-from komd.serve.schemas import (
-    LIMITS,
-    Ask,
-    Batch,
-    BatchAnswer,
-    Curve,
-    ErrorDetail,
-    EventsKept,
-    Forgotten,
-    Health,
-    Item,
-    Items,
-    Model,
-    PostedEvents,
-    RecommendationList,
-    SimilarItems,
-    Text,
-    UserHistory,
-    UserIds,
-)
 from komd.serve.service import Service
 
-__all__ = ["RequestQueues", "add_routes", "error_responses"]
+__all__ = ["RequestQueues", "add_routes", "errors"]
 
-UserId = Annotated[Text, BeforeValidator(decoded), Path(description="Id of a user.")]
-ItemId = Annotated[Text, BeforeValidator(decoded), Path(description="Id of an item.")]
-Length = Annotated[int, Query(ge=1, le=LIMITS.n, description="How many at most.")]
+UserId = Annotated[schemas.Text, BeforeValidator(decoded), Path(description="Id of a user.")]
+ItemId = Annotated[schemas.Text, BeforeValidator(decoded), Path(description="Id of an item.")]
+Length = Annotated[int, Query(ge=1, le=schemas.LIMITS.n, description="How many at most.")]
 Few = Annotated[int, Query(ge=1, le=100, description="How many at most.")]
-Prefix = Annotated[str, Query(max_length=LIMITS.identifier, pattern=r"^[^\x00]*$", description="Prefix of the ids.")]
+Prefix = Annotated[
+    str, Query(max_length=schemas.LIMITS.identifier, pattern=r"^[^\x00]*$", description="Prefix of the ids.")
+]
 Typed = Annotated[str, Query(max_length=200, description="What was typed so far.")]
 
 _DESCRIPTIONS = {
@@ -60,9 +43,10 @@ _DESCRIPTIONS = {
 _ALWAYS = (401, 403, 421, 422, 503)
 
 
-def error_responses(*also: int) -> dict[int | str, dict[str, Any]]:
+def errors(*also: int) -> dict[int | str, dict[str, Any]]:
     """The errors that every request may end with, and these, for the description."""
-    return {code: {"model": ErrorDetail, "description": _DESCRIPTIONS[code]} for code in sorted({*_ALWAYS, *also})}
+    codes = sorted({*_ALWAYS, *also})
+    return {code: {"model": schemas.ErrorDetail, "description": _DESCRIPTIONS[code]} for code in codes}
 
 
 _BODY = (400, 408, 413)
@@ -99,32 +83,34 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
 
     # ---- recommending -----------------------------------------------------------------------------------------
 
-    @app.post("/v1/recommend", response_model=RecommendationList, responses=error_responses(*_BODY), tags=["recommend"])
-    async def recommend(ask: Ask) -> Response:
+    @app.post("/v1/recommend", response_model=schemas.RecommendationList, responses=errors(*_BODY), tags=["recommend"])
+    async def recommend(ask: schemas.Ask) -> Response:
         """The best items for a user id or for a history."""
         return await answer(queues.compute if ask.user_id is None else queues.store, lambda: service.recommend(ask))
 
-    @app.post("/v1/recommend/batch", response_model=BatchAnswer, responses=error_responses(*_BODY), tags=["recommend"])
-    async def recommend_batch(batch: Batch) -> Response:
+    @app.post("/v1/recommend/batch", response_model=schemas.BatchAnswer, responses=errors(*_BODY), tags=["recommend"])
+    async def recommend_batch(batch: schemas.Batch) -> Response:
         """Several lists at once, by one model."""
-        return await answer(queues.batch, lambda: BatchAnswer(answers=service.recommend_all(batch.requests)))
+        return await answer(queues.batch, lambda: schemas.BatchAnswer(answers=service.recommend_all(batch.requests)))
 
-    @app.get("/v1/users/{user_id}/recommendations", response_model=RecommendationList, tags=["recommend"])
+    @app.get("/v1/users/{user_id}/recommendations", response_model=schemas.RecommendationList, tags=["recommend"])
     async def recommend_user(
         user_id: UserId,
-        n: Annotated[int, Query(ge=1, le=LIMITS.explained, description="Length of the list.")] = 10,
+        n: Annotated[int, Query(ge=1, le=schemas.LIMITS.explained, description="Length of the list.")] = 10,
         exclude_seen: bool = True,
         explain: bool = False,
         exclude_low_rated: bool = True,
     ) -> Response:
         """The best items for a user id: the short form of /v1/recommend."""
-        ask = Ask(user_id=user_id, n=n, exclude_seen=exclude_seen, explain=explain, exclude_low_rated=exclude_low_rated)
+        ask = schemas.Ask(
+            user_id=user_id, n=n, exclude_seen=exclude_seen, explain=explain, exclude_low_rated=exclude_low_rated
+        )
         return await answer(queues.store, lambda: service.recommend(ask))
 
     # ---- users ------------------------------------------------------------------------------------------------
 
-    @app.post("/v1/events", response_model=EventsKept, responses=error_responses(*_BODY), tags=["people"])
-    async def post_events(posted: PostedEvents) -> Response:
+    @app.post("/v1/events", response_model=schemas.EventsKept, responses=errors(*_BODY), tags=["people"])
+    async def post_events(posted: schemas.PostedEvents) -> Response:
         """Store what users chose. When this answers, it is on the disk and part of their next recommendation."""
         pairs = [event.pair for event in posted.events]
         written, kept = await queues.compute.run(lambda: service.add_events(pairs))
@@ -132,56 +118,56 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
         metrics.events.inc(kept.new)
         return _json(kept)
 
-    @app.get("/v1/users", response_model=UserIds, tags=["people"])
+    @app.get("/v1/users", response_model=schemas.UserIds, tags=["people"])
     async def users(prefix: Prefix = "", n: Few = 20) -> Response:
         """Ids of users with this prefix."""
-        return await answer(queues.store, lambda: UserIds(users=service.user_ids(prefix, n)))
+        return await answer(queues.store, lambda: schemas.UserIds(users=service.user_ids(prefix, n)))
 
-    @app.get("/v1/users/{user_id}", response_model=UserHistory, responses=error_responses(404), tags=["people"])
+    @app.get("/v1/users/{user_id}", response_model=schemas.UserHistory, responses=errors(404), tags=["people"])
     async def show_user(user_id: UserId) -> Response:
         """Everything that is known of a user."""
         return await answer(queues.store, lambda: service.user_history(user_id), "nothing is known of this user")
 
-    @app.delete("/v1/users/{user_id}", response_model=Forgotten, tags=["people"])
+    @app.delete("/v1/users/{user_id}", response_model=schemas.Forgotten, tags=["people"])
     async def forget_user(user_id: UserId) -> Response:
         """Forget a user: their stored events are deleted, and what the model knows of them is no longer used."""
         gone = await asyncio.wrap_future(service.events.forget(user_id))
-        return _json(Forgotten(user_id=user_id, events=gone))
+        return _json(schemas.Forgotten(user_id=user_id, events=gone))
 
     # ---- items ------------------------------------------------------------------------------------------------
 
-    @app.get("/v1/items", response_model=Items, tags=["items"])
+    @app.get("/v1/items", response_model=schemas.Items, tags=["items"])
     async def find_items(q: Typed = "", n: Few = 10) -> Response:
         """Items by the beginnings of words in their names; tolerates typos. Without q the most popular ones."""
-        return await answer(queues.compute, lambda: Items(items=service.search(q, n)))
+        return await answer(queues.compute, lambda: schemas.Items(items=service.search(q, n)))
 
-    @app.get("/v1/items/{item_id}/similar", response_model=SimilarItems, responses=error_responses(404), tags=["items"])
+    @app.get("/v1/items/{item_id}/similar", response_model=schemas.SimilarItems, responses=errors(404), tags=["items"])
     async def similar_items(item_id: ItemId, n: Length = 10) -> Response:
         """Items that are similar to this one."""
         return await answer(queues.compute, lambda: service.similar(item_id, n), "the model does not know this item")
 
-    @app.get("/v1/items/{item_id}", response_model=Item, responses=error_responses(404), tags=["items"])
+    @app.get("/v1/items/{item_id}", response_model=schemas.Item, responses=errors(404), tags=["items"])
     async def show_item(item_id: ItemId) -> Response:
         """One item."""
         return await answer(queues.compute, lambda: service.item(item_id), "the model does not know this item")
 
-    @app.get("/v1/popularity", response_model=Curve, tags=["items"])
+    @app.get("/v1/popularity", response_model=schemas.Curve, tags=["items"])
     async def popularity() -> Response:
         """The long tail of the catalogue, as a curve."""
         return await answer(queues.compute, service.curve)
 
     # ---- the service itself -----------------------------------------------------------------------------------
 
-    @app.get("/v1/model", response_model=Model, tags=["service"])
+    @app.get("/v1/model", response_model=schemas.Model, tags=["service"])
     async def model() -> Response:
         """The model in use."""
         return _json(service.model())
 
-    @app.post("/v1/model/reload", response_model=Model, responses=error_responses(409), tags=["service"])
+    @app.post("/v1/model/reload", response_model=schemas.Model, responses=errors(409), tags=["service"])
     async def reload() -> Response:
         """Load the model that is in the folder now. Other workers follow within a second or two."""
 
-        def reloaded() -> Model:
+        def reloaded() -> schemas.Model:
             service.watcher.reload()
             return service.model()
 
@@ -192,18 +178,18 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
         except KomdError as error:
             raise HTTPException(409, f"the old model stays: {error}") from error
 
-    @app.get("/v1/health", response_model=Health, tags=["service"])
+    @app.get("/v1/health", response_model=schemas.Health, tags=["service"])
     async def health() -> Response:
         """Whether the process is alive."""
-        return _json(Health(status="ok"))
+        return _json(schemas.Health(status="ok"))
 
-    @app.get("/v1/ready", response_model=Health, tags=["service"])
+    @app.get("/v1/ready", response_model=schemas.Health, tags=["service"])
     async def ready() -> Response:
         """Whether requests can be answered: the model is loaded (always, once it listens) and the store answers."""
 
-        def pinged() -> Health:
+        def pinged() -> schemas.Health:
             service.events.ping()
-            return Health(status="ready")
+            return schemas.Health(status="ready")
 
         return await answer(queues.store, pinged)
 

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException as StarletteError
 
 from komd.errors import SolverError
 from komd.serve.access import AccessControl
-from komd.serve.api import RequestQueues, add_routes, error_responses
+from komd.serve.api import RequestQueues, add_routes, errors
 from komd.serve.event_store import EventStore, StoreError
 from komd.serve.hot_reload import ModelWatcher
 from komd.serve.prometheus import ServiceMetrics
@@ -71,7 +71,7 @@ def create(settings: Settings) -> AccessControl:
         redoc_url=None,
         lifespan=lifespan,
         redirect_slashes=False,
-        responses=error_responses(),
+        responses=errors(),
         dependencies=[Depends(HTTPBearer(auto_error=False))] if settings.token_file else [],
     )
     add_routes(app, service, queues, metrics)

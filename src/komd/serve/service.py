@@ -11,26 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from komd.serve import schemas
 from komd.serve.event_store import EventStore, StoredHistory
 from komd.serve.hot_reload import ModelWatcher
 from komd.serve.id_text import users_beginning
 from komd.serve.model_snapshot import ModelSnapshot, RankedList, Reason
-from komd.serve.schemas import (
-    Ask,
-    Contribution,
-    Curve,
-    Entry,
-    EventsKept,
-    Item,
-    Model,
-    Other,
-    Recommendation,
-    RecommendationList,
-    Similar,
-    SimilarItems,
-    UserHistory,
-    Why,
-)
 from komd.serve.serve_settings import Limits
 
 __all__ = ["Service"]
@@ -56,18 +41,18 @@ class Service:
 
     # ---- recommending -----------------------------------------------------------------------------------------
 
-    def recommend(self, ask: Ask) -> RecommendationList:
+    def recommend(self, ask: schemas.Ask) -> schemas.RecommendationList:
         """The list of one user."""
         return self.recommend_all([ask])[0]
 
-    def recommend_all(self, asks: list[Ask]) -> list[RecommendationList]:
+    def recommend_all(self, asks: list[schemas.Ask]) -> list[schemas.RecommendationList]:
         """The lists of several users, all by the same model. Requests with the same options are ranked together."""
         snapshot = self.watcher.current
         users = [self._known_of(snapshot, ask) for ask in asks]
         groups: dict[Any, list[int]] = {}
         for k, ask in enumerate(asks):
             groups.setdefault(ask.options(), []).append(k)
-        answers: dict[int, RecommendationList] = {}
+        answers: dict[int, schemas.RecommendationList] = {}
         for group in groups.values():
             ask = asks[group[0]]
             allow, allow_unknown = (None, []) if ask.allowed is None else snapshot.find_items(ask.allowed)
@@ -87,7 +72,7 @@ class Service:
                 answers[k] = _response(snapshot, asks[k].user, ranked, list(unknown))
         return [answers[k] for k in range(len(asks))]
 
-    def _known_of(self, snapshot: ModelSnapshot, ask: Ask) -> _KnownOf:
+    def _known_of(self, snapshot: ModelSnapshot, ask: schemas.Ask) -> _KnownOf:
         if ask.user is None:
             return _KnownOf(*snapshot.find_items(ask.chosen), _NO_ITEMS)
         history, unknown, stored = self._history(snapshot, ask.user)
@@ -105,12 +90,12 @@ class Service:
 
     # ---- users ------------------------------------------------------------------------------------------------
 
-    def add_events(self, pairs: list[tuple[str, str]]) -> tuple[Future[int], EventsKept]:
+    def add_events(self, pairs: list[tuple[str, str]]) -> tuple[Future[int], schemas.EventsKept]:
         """Store events: the response is true once the future is done, which says how many were new."""
         _, unknown = self.watcher.current.find_items(list(dict.fromkeys(item for _, item in pairs)))
-        return self.events.add(pairs), EventsKept(events=len(set(pairs)), new=0, unknown_items=unknown)
+        return self.events.add(pairs), schemas.EventsKept(events=len(set(pairs)), new=0, unknown_items=unknown)
 
-    def user_history(self, user: str) -> UserHistory | None:
+    def user_history(self, user: str) -> schemas.UserHistory | None:
         """The complete history of a user; None when nothing is known of them."""
         snapshot = self.watcher.current
         history, unknown, stored = self._history(snapshot, user)
@@ -119,14 +104,15 @@ class Service:
             return None
         when = dict(stored.events)
         entries = [
-            Entry(**fields, in_model=True, at=when.get(fields["item_id"])) for fields in _item_fields(snapshot, history)
+            schemas.Entry(**fields, in_model=True, at=when.get(fields["item_id"]))
+            for fields in _item_fields(snapshot, history)
         ]
         entries += [
-            Entry(item_id=text, name=text, in_model=False, popularity=0, popularity_rank=None, at=when[text])
+            schemas.Entry(item_id=text, name=text, in_model=False, popularity=0, popularity_rank=None, at=when[text])
             for text in unknown
         ]
         entries.sort(key=lambda entry: entry.at or 0)
-        return UserHistory(user_id=user, items=entries, low_rated=snapshot.item_texts(low))
+        return schemas.UserHistory(user_id=user, items=entries, low_rated=snapshot.item_texts(low))
 
     def user_ids(self, prefix: str, n: int) -> list[str]:
         """Up to n user ids with this prefix: those of the model and those of the store, without the forgotten."""
@@ -137,19 +123,19 @@ class Service:
 
     # ---- items ------------------------------------------------------------------------------------------------
 
-    def search(self, query: str, n: int) -> list[Item]:
+    def search(self, query: str, n: int) -> list[schemas.Item]:
         """Items by name, or the most popular ones for an empty query."""
         snapshot = self.watcher.current
         m = len(snapshot.catalogue.order)
         numbers = snapshot.name_index.find(query, n) if query.strip() else np.arange(min(n, m), dtype=np.int32)
         return _items(snapshot, numbers)
 
-    def item(self, text: str) -> Item | None:
+    def item(self, text: str) -> schemas.Item | None:
         """One item; None when the model does not know it."""
         snapshot = self.watcher.current
         return next(iter(_items(snapshot, snapshot.find_items([text])[0])), None)
 
-    def similar(self, text: str, n: int) -> SimilarItems | None:
+    def similar(self, text: str, n: int) -> schemas.SimilarItems | None:
         """The items most similar to one; None when the model does not know it."""
         snapshot = self.watcher.current
         number = int(snapshot.item_numbers([text])[0])
@@ -157,19 +143,19 @@ class Service:
             return None
         near, similarities = snapshot.model.nearest_items(number, n)
         found = [
-            Similar(**item.model_dump(), similarity=similarity)
+            schemas.Similar(**item.model_dump(), similarity=similarity)
             for item, similarity in zip(_items(snapshot, near), similarities.tolist(), strict=True)
         ]
-        return SimilarItems(item_id=text, name=snapshot.names.name(number), items=found)
+        return schemas.SimilarItems(item_id=text, name=snapshot.names.name(number), items=found)
 
-    def curve(self) -> Curve:
+    def curve(self) -> schemas.Curve:
         """The long tail of the catalogue."""
         ranks, counts = self.watcher.current.curve
-        return Curve(ranks=ranks, counts=counts)
+        return schemas.Curve(ranks=ranks, counts=counts)
 
-    def model(self) -> Model:
+    def model(self) -> schemas.Model:
         """About the model in use."""
-        return Model(**self.watcher.current.about())
+        return schemas.Model(**self.watcher.current.about())
 
 
 def _item_fields(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> list[dict[str, Any]]:
@@ -182,15 +168,20 @@ def _item_fields(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> list[di
     ]
 
 
-def _items(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> list[Item]:
+def _items(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> list[schemas.Item]:
     details = map(snapshot.names.details, numbers.tolist())
-    return [Item(**fields, details=more) for fields, more in zip(_item_fields(snapshot, numbers), details, strict=True)]
+    return [
+        schemas.Item(**fields, details=more)
+        for fields, more in zip(_item_fields(snapshot, numbers), details, strict=True)
+    ]
 
 
-def _response(snapshot: ModelSnapshot, user: str | None, ranked: RankedList, unknown: list[str]) -> RecommendationList:
+def _response(
+    snapshot: ModelSnapshot, user: str | None, ranked: RankedList, unknown: list[str]
+) -> schemas.RecommendationList:
     numbers, scores = ranked.items.tolist(), ranked.scores.tolist()
     rows = [
-        Recommendation(
+        schemas.Recommendation(
             **fields,
             rank=k + 1,
             score=scores[k],
@@ -199,16 +190,16 @@ def _response(snapshot: ModelSnapshot, user: str | None, ranked: RankedList, unk
         )
         for k, fields in enumerate(_item_fields(snapshot, ranked.items))
     ]
-    return RecommendationList(
+    return schemas.RecommendationList(
         user_id=user, items=rows, fallback=ranked.fallback, unknown_items=unknown, model=snapshot.version
     )
 
 
-def _why(snapshot: ModelSnapshot, reason: Reason) -> Why:
+def _why(snapshot: ModelSnapshot, reason: Reason) -> schemas.Why:
     texts, names = snapshot.item_texts(reason.items), snapshot.item_names(reason.items)
     parts = [
-        Contribution(item_id=text, name=name, contribution=part)
+        schemas.Contribution(item_id=text, name=name, contribution=part)
         for text, name, part in zip(texts, names, reason.contributions.tolist(), strict=True)
     ]
-    others = Other(items=reason.others, contribution=reason.others_contribution)
-    return Why(contributions=parts, others=others, global_term=reason.global_term)
+    others = schemas.Other(items=reason.others, contribution=reason.others_contribution)
+    return schemas.Why(contributions=parts, others=others, global_term=reason.global_term)

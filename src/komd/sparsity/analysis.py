@@ -74,15 +74,8 @@ class Analysis:
     def to_dict(self) -> dict[str, Any]:
         """Everything, as dictionaries, lists and numbers."""
         made = dataclasses.asdict(self)
-        made["effects"] |= {"items": self.effects.items, "users": self.effects.users}
         for side in ("popularity", "activity"):
             del made[side]["curve"]
-            for rival, known in zip(
-                (made[side]["fit"] or {}).get("rivals", ()),
-                getattr(self, side).fit.rivals if getattr(self, side).fit else (),
-                strict=True,
-            ):
-                rival["better"] = known.better
         return made
 
     def to_json(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,34 +17,24 @@ __all__ = ["Effects", "effects"]
 class Effects:
     """Expected densities of K with tails as they are, or flattened: all counts equal to the mean, as many pairs.
 
-    `items` and `users` are factors: the density with both tails, divided by the density with that tail flattened.
+    `items` is the factor by which the item tail changes the density (below 1 if it keeps K sparse): the density with
+    both tails, divided by that with the item tail flattened. `users` is that of the user tail (above 1 if it fills K).
     """
 
     both: float
     flat_items: float
     flat_users: float
     flat: float
-
-    @property
-    def items(self) -> float:
-        """The factor by which the item tail changes the density; below 1 if it keeps K sparse."""
-        return self.both / self.flat_items if self.flat_items else 1.0
-
-    @property
-    def users(self) -> float:
-        """The factor by which the user tail changes the density; above 1 if it fills K."""
-        return self.both / self.flat_users if self.flat_users else 1.0
+    items: float
+    users: float
 
 
 def effects(popularity: NDArray[np.int64], activity: NDArray[np.int64]) -> Effects:
-    """The four expectations."""
-    even_items, even_users = _flattened(popularity), _flattened(activity)
-    return Effects(
-        saturating_density(popularity, activity),
-        saturating_density(even_items, activity),
-        saturating_density(popularity, even_users),
-        saturating_density(even_items, even_users),
-    )
+    """The four expected densities, and the factors."""
+    sides = (popularity, _flattened(popularity)), (activity, _flattened(activity))
+    both, flat_users, flat_items, flat = (saturating_density(p, a) for p, a in itertools.product(*sides))
+    ratios = (both / each if each else 1.0 for each in (flat_items, flat_users))
+    return Effects(both, flat_items, flat_users, flat, *ratios)
 
 
 def _flattened(degrees: NDArray[np.int64]) -> NDArray[np.int64]:

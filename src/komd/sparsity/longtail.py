@@ -36,19 +36,14 @@ class Rival:
     """Vuong's likelihood-ratio test of the power law against another distribution on the same counts.
 
     `ratio` is log-likelihood of the power law minus that of the rival, divided by its standard deviation: > 0 where
-    the power law fits better. `p` is the probability of a ratio this far from 0 if both are equally good.
+    the power law fits better. `p` is the probability of a ratio this far from 0 if both are equally good; `better` is
+    the name of the better one, or "undecided".
     """
 
     name: str
     ratio: float
     p: float
-
-    @property
-    def better(self) -> str:
-        """Which of the two the test prefers, or "undecided"."""
-        if self.p >= _LEVEL:
-            return "undecided"
-        return "power law" if self.ratio > 0 else self.name
+    better: str
 
 
 @dataclass(frozen=True)
@@ -242,9 +237,10 @@ def _vuong(name: str, apart: NDArray[np.float64], f: NDArray[np.float64]) -> Riv
     mean = float(f @ apart) / n
     spread = math.sqrt(max(0.0, float(f @ (apart - mean) ** 2) / n))
     if spread < 1e-12:
-        return Rival(name, 0.0, 1.0)
+        return Rival(name, 0.0, 1.0, "undecided")
     ratio = mean * math.sqrt(n) / spread
-    return Rival(name, ratio, math.erfc(abs(ratio) / math.sqrt(2)))
+    p = math.erfc(abs(ratio) / math.sqrt(2))
+    return Rival(name, ratio, p, "undecided" if p >= _LEVEL else "power law" if ratio > 0 else name)
 
 
 def _exponential(x: NDArray[np.float64], f: NDArray[np.float64], low: int) -> NDArray[np.float64]:

@@ -51,16 +51,14 @@ class Proposal:
 class OptunaSearch:
     """Proposes settings of a grid, each once. Given the trials of an earlier run, it continues from there."""
 
-    def __init__(
-        self, base: Recommender, parameters: tuple[SearchParameter, ...], rng: int, tried: list[Trial]
-    ) -> None:
+    def __init__(self, base: Recommender, space: tuple[SearchParameter, ...], rng: int, tried: list[Trial]) -> None:
         try:
             import optuna
         except ImportError:
             raise InputError(f"tuning needs Optuna: {install('tune')}") from None
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self._optuna, self._base, self._parameters = optuna, base, parameters
-        self._distributions = {p.name: optuna.distributions.IntDistribution(0, len(p.values) - 1) for p in parameters}
+        self._optuna, self._base, self._space = optuna, base, space
+        self._distributions = {p.name: optuna.distributions.IntDistribution(0, len(p.values) - 1) for p in space}
         self._random = np.random.default_rng([rng, len(tried)])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Optuna calls multivariate estimators experimental
@@ -83,7 +81,7 @@ class OptunaSearch:
                 return self._fixed_proposal(point)
         for _ in range(_REPEATS):
             trial = self._study.ask(self._distributions)
-            point = self._canonical(tuple(int(trial.params[parameter.name]) for parameter in self._parameters))
+            point = self._canonical(tuple(int(trial.params[parameter.name]) for parameter in self._space))
             if point not in self._tried:
                 return self._proposal(point, trial)
             known = self._tried[point]
@@ -91,7 +89,7 @@ class OptunaSearch:
                 trial.report(value, step)
             self._finish(trial, known)
         while True:
-            point = self._canonical(tuple(int(self._random.integers(len(p.values))) for p in self._parameters))
+            point = self._canonical(tuple(int(self._random.integers(len(p.values))) for p in self._space))
             if point not in self._tried:
                 return self._fixed_proposal(point)
 
@@ -126,7 +124,7 @@ class OptunaSearch:
         if trial.state != "complete":
             return
         done = {p: t.value for p, t in self._tried.items() if t.state == "complete" and p != point}
-        expensive = [at for at, parameter in enumerate(self._parameters) if not parameter.cheap]
+        expensive = [at for at, parameter in enumerate(self._space) if not parameter.cheap]
         same_matrix = [value for p, value in done.items() if all(p[at] == point[at] for at in expensive)]
         if not same_matrix:
             for best in sorted(done, key=done.__getitem__, reverse=True)[:_BORROWED]:
@@ -134,7 +132,7 @@ class OptunaSearch:
         values = sorted([*done.values(), trial.value], reverse=True)
         if trial.value < values[int(_GOOD * (len(values) - 1))] or trial.value <= max(same_matrix, default=-math.inf):
             return
-        for at, parameter in enumerate(self._parameters):
+        for at, parameter in enumerate(self._space):
             for step in (-1, 1) if parameter.cheap else ():
                 if 0 <= point[at] + step < len(parameter.values):
                     self._enqueue((*point[:at], point[at] + step, *point[at + 1 :]))
@@ -146,11 +144,11 @@ class OptunaSearch:
 
     def _inactive(self, point: GridPoint) -> list[int]:
         """The positions of parameters without effect in this setting."""
-        at = {parameter.name: k for k, parameter in enumerate(self._parameters)}
+        at = {parameter.name: k for k, parameter in enumerate(self._space)}
         return [
             at[name]
             for name, (other, off) in INACTIVE.items()
-            if name in at and other in at and self._parameters[at[other]].values[point[at[other]]] == off
+            if name in at and other in at and self._space[at[other]].values[point[at[other]]] == off
         ]
 
     def _canonical(self, point: GridPoint) -> GridPoint:
@@ -160,10 +158,10 @@ class OptunaSearch:
 
     def _size(self) -> int:
         """How many settings there are."""
-        sizes = {parameter.name: len(parameter.values) for parameter in self._parameters}
+        sizes = {parameter.name: len(parameter.values) for parameter in self._space}
         total = math.prod(sizes.values())
         for name, (other, off) in INACTIVE.items():
-            if name in sizes and any(p.name == other and off in p.values for p in self._parameters):
+            if name in sizes and any(p.name == other and off in p.values for p in self._space):
                 both, n, k = sizes[name] * sizes[other], sizes[other], sizes[name]
                 total = total // both * ((n - 1) * k + 1)
         return total
@@ -173,9 +171,7 @@ class OptunaSearch:
         starts: list[dict[str, Any]] = [self._base.get_params()]
         if isinstance(self._base, CFKOMD):
             starts += [self._base.get_params() | _USUAL | start for start in _STARTS]
-        points = [
-            tuple(_nearest(parameter, start[parameter.name]) for parameter in self._parameters) for start in starts
-        ]
+        points = [tuple(_nearest(parameter, start[parameter.name]) for parameter in self._space) for start in starts]
         return list(dict.fromkeys(map(self._canonical, points)))
 
     def _fixed_proposal(self, point: GridPoint) -> Proposal:
@@ -183,17 +179,17 @@ class OptunaSearch:
         return self._proposal(point, self._study.ask(self._distributions))
 
     def _proposal(self, point: GridPoint, trial: Any) -> Proposal:
-        values = {p.name: p.values[position] for p, position in zip(self._parameters, point, strict=True)}
-        inactive = {self._parameters[at].name for at in self._inactive(point)}
+        values = {p.name: p.values[position] for p, position in zip(self._space, point, strict=True)}
+        inactive = {self._space[at].name for at in self._inactive(point)}
         model = self._base.clone().set_params(**{name: value for name, value in values.items() if name not in inactive})
         return Proposal(model, {name: str(value) for name, value in values.items()}, point, trial)
 
     def _positions(self, point: GridPoint) -> dict[str, int]:
-        return {parameter.name: position for parameter, position in zip(self._parameters, point, strict=True)}
+        return {parameter.name: position for parameter, position in zip(self._space, point, strict=True)}
 
     def _replay(self, trial: Trial) -> None:
         """Record a trial of an earlier run."""
-        point = tuple([str(value) for value in p.values].index(trial.params[p.name]) for p in self._parameters)
+        point = tuple([str(value) for value in p.values].index(trial.params[p.name]) for p in self._space)
         self._study.add_trial(
             self._optuna.trial.create_trial(
                 params=self._positions(point),

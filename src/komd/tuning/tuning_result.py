@@ -71,13 +71,17 @@ class Tuning:
     seconds: float
 
     @property
+    def complete(self) -> list[Trial]:
+        """The trials that are complete."""
+        return [trial for trial in self.trials if trial.state == "complete"]
+
+    @property
     def best(self) -> Trial:
         """The complete trial with the largest mean; the first of equals."""
-        done = [trial for trial in self.trials if trial.state == "complete"]
-        if not done:
+        if not self.complete:
             reason = next((trial.reason for trial in self.trials if trial.reason), "none was finished")
             raise InputError(f"no setting could be measured: {reason}")
-        return max(done, key=lambda trial: trial.value)
+        return max(self.complete, key=lambda trial: trial.value)
 
     @property
     def text(self) -> str:
@@ -91,8 +95,7 @@ class Tuning:
 
     def top(self, n: int = 10) -> list[Trial]:
         """The n best complete trials, best first."""
-        done = [trial for trial in self.trials if trial.state == "complete"]
-        return sorted(done, key=lambda trial: -trial.value)[:n]
+        return sorted(self.complete, key=lambda trial: -trial.value)[:n]
 
     def counts(self) -> dict[str, int]:
         """How many trials were complete, pruned, failed."""
@@ -137,17 +140,11 @@ class Tuning:
         axes.set_xlabel("setting")
         axes.set_ylabel(self.metric)
         axes.legend(frameon=False, loc="lower right")
-        complete = [trial for trial in self.trials if trial.state == "complete"]
         for k, name in enumerate(names):
             small = figure.add_subplot(grid[1 + k // 3, k % 3])
-            words = sorted({trial.params[name] for trial in complete}, key=_order)
-            small.plot(
-                [words.index(trial.params[name]) for trial in complete],
-                [trial.value for trial in complete],
-                "o",
-                color=FIRST,
-                markersize=4,
-            )
+            words = sorted({trial.params[name] for trial in self.complete}, key=_order)
+            at = [words.index(trial.params[name]) for trial in self.complete]
+            small.plot(at, [trial.value for trial in self.complete], "o", color=FIRST, markersize=4)
             small.set_xticks(range(len(words)), [word[:14] for word in words], rotation=60, fontsize=7)
             small.set_title(name, fontsize=9)
 
