@@ -28,7 +28,7 @@ def test_too_much_is_said_briefly():
         whole("n", 10**5000, 1, most=7)
 
 
-@pytest.mark.parametrize("wrong", ["1", True, None, float("inf"), float("nan"), np.array([1.0])])
+@pytest.mark.parametrize("wrong", ["1", True, None, float("inf"), float("nan"), np.array([1.0]), [3]])
 def test_what_is_no_number_is_refused(wrong):
     with pytest.raises(InputError, match=r"^alpha must be a number >= 0, got"):
         at_least("alpha", wrong, 0)

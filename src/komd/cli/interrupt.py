@@ -43,7 +43,7 @@ def watch() -> None:
 
 
 def heard() -> bool:
-    """Whether Ctrl-C was pressed: an error after it is its consequence."""
+    """Whether Ctrl-C was pressed: then a later error is a consequence of it."""
     return _heard.is_set()
 
 
@@ -68,7 +68,7 @@ def say_stopped(more: str = "") -> None:
 
 @contextlib.contextmanager
 def resumable(folder: Path | None, option: str) -> Iterator[None]:
-    """Work of which `folder` keeps what is done; without one, `option` would have named it."""
+    """Work that can resume from `folder`; without one, the message names the option that sets it."""
     try:
         yield
     except KeyboardInterrupt:

@@ -35,7 +35,7 @@ __all__ = ["app", "run"]
 
 
 class Guarded(TyperGroup):
-    """Runs a command and words what goes wrong."""
+    """Runs a command and turns errors into one line and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         try:

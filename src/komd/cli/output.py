@@ -46,7 +46,7 @@ __all__ = [
     "table",
 ]
 
-ROWS = 50  # of recommendations shown
+ROWS = 50  # of a result shown as a table
 _REASONS = 15  # items of a history shown in an explanation
 _BAR = 24  # characters
 _WIDTH = 120  # of a table that does not go to a terminal

@@ -95,7 +95,7 @@ class Encoder:
             ids = pa.ExtensionArray.from_storage(_UUID, ids)
         ranks = np.full(len(used), -1, np.int32)
         ranks[used] = places
-        for start in range(0, len(codes), 1 << 20):  # in place, by pieces: there may be many millions
+        for start in range(0, len(codes), 1 << 20):  # in place, in pieces: there may be many millions
             piece = codes[start : start + (1 << 20)]
             piece[:] = ranks[piece]
         return Ids(ids, noun=self.noun), codes
@@ -184,7 +184,7 @@ def as_text(values: pa.Array) -> pa.Array:
 
 
 def decoded(array: pa.Array) -> pa.Array:
-    """The same values one by one: not as a dictionary, as runs, or as views into shared text."""
+    """The same values as a plain array: without a dictionary, runs or string views."""
     if pa.types.is_run_end_encoded(array.type):
         runs = np.searchsorted(array.run_ends, np.arange(array.offset, array.offset + len(array)), side="right")
         return decoded(array.values).take(pa.array(runs))
@@ -223,7 +223,7 @@ def _usable(array: pa.Array, noun: str) -> pa.Array:
 
 
 def _uuid_bytes(array: pa.Array) -> pa.Array:
-    """The 16 bytes of each of many UUIDs that came as text."""
+    """UUIDs given as text, as 16 bytes each."""
     digits = pc.replace_substring(array, "-", "").cast(pa.large_string())
     offsets, data = byte_strings(digits)
     raw = binascii.unhexlify(data[offsets[0] : offsets[-1]].tobytes())
@@ -231,7 +231,7 @@ def _uuid_bytes(array: pa.Array) -> pa.Array:
 
 
 def _widened(array: pa.Array) -> pa.Array:
-    """The type in which batches agree, whatever their offsets are."""
+    """The same with 64-bit offsets, so that all batches have one type."""
     if pa.types.is_string(array.type):
         return array.cast(pa.large_string())
     return array.cast(pa.large_binary()) if pa.types.is_binary(array.type) else array

@@ -138,7 +138,7 @@ def _item_names(sizes: NDArray[np.int64], random: np.random.Generator) -> pa.Arr
 
 
 def _cumulative(sizes: NDArray[np.int64], tail: float) -> NDArray[np.float64]:
-    """For each item, t + (the share of its taste t that it and those before it have): one ascending line."""
+    """For each item, t + (the cumulative share of its taste t up to this item): one ascending line."""
     parts = []
     for t, size in enumerate(sizes.tolist()):
         shares = np.cumsum(np.arange(1, size + 1, dtype=np.float64) ** -tail)

@@ -28,10 +28,10 @@ __all__ = ["Ids", "Numbers"]
 
 Numbers: TypeAlias = NDArray[np.int32]
 
-_TEXT_LIMIT = 1 << 30  # bytes of text, about, from which 32-bit offsets may not do: Arrow stops at twice that
+_TEXT_LIMIT = 1 << 30  # bytes of text, about, from which 64-bit offsets are used: 32-bit ones end at twice that
 _SHOWN = 5  # ids named in a message or a repr
-_COMPARED = 20_000  # ids among which a nearest spelling is looked for
-_REMEMBERED = 50_000  # up to so many ids, a dictionary made at the first lookup answers small questions
+_COMPARED = 20_000  # ids among which the nearest spelling is searched
+_REMEMBERED = 50_000  # up to this many ids, small lookups use a dictionary, made at the first of them
 _STEP = 16  # one step of a binary search costs about as much as hashing this many ids
 
 

@@ -89,7 +89,7 @@ def _missing(column: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
 
 
 def _trimmed(column: pa.Array, quote: str, escape: str) -> pa.Array:
-    """Text without the blanks around it, nor quotes that DuckDB left because of them."""
+    """Text without surrounding blanks, and without the quotes that DuckDB keeps because of them."""
     data = column.buffers()[2]
     if data is None or not any(blank in data.to_pybytes() for blank in (b" ", b"\t")):
         return column
@@ -120,7 +120,7 @@ def _not_rated_zero(column: pa.Array, table: SourceTable, position: int, row: in
 
 
 def _numbers(column: pa.Array) -> pa.Array:
-    """The values as float64; null where they are no numbers."""
+    """The values as float64; null where they are not numbers."""
     column = _stripped(column)
     try:
         return column.cast(pa.float64(), safe=False)

@@ -141,7 +141,7 @@ def held_out_users(
 
 
 def temporal(data: Interactions, *, at: Any = 0.8) -> tuple[Interactions, Interactions]:
-    """Train on what came before a moment, test on what came from it on.
+    """Train on the pairs before a moment, test on those from that moment on.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ __all__ = ["Layout", "sniff"]
 _LINES = 1000
 _SEPARATORS = ("\t", "::", ",", ";", "|", " ")
 _QUOTED = {",", ";"}  # separators with which double quotes always count
-_BLANKS = {"\t": " ", " ": "\t"}  # what may stand around a field, where it is not the separator
+_BLANKS = {"\t": " ", " ": "\t"}  # blanks that may surround a field
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _YES_NO = re.compile(r"[01](\.0*)?|true|false", re.IGNORECASE)
 _SPELLED = {"\\t": "\t", "tab": "\t", "space": " "}
@@ -60,7 +60,7 @@ class Field(NamedTuple):
 
 
 class _Cut(NamedTuple):
-    """The first lines, cut into fields in one way."""
+    """The first lines, split into fields in one way."""
 
     separator: str
     quote: str
@@ -157,14 +157,14 @@ def _rows(body: str, separator: str, quote: str, escape: str, complete: bool) ->
             return rows if not complete and cut_off.match(body, at) else []
         else:
             match = unquoted.match(body, at)
-            assert match is not None  # it matches nothing at all, too
+            assert match is not None  # it also matches the empty text
             row.append(Field(match[0]))
         at = match.end()
         if body.startswith(separator, at):
             at += len(separator)
             if at < len(body) and body[at] not in "\r\n":
                 continue
-            if separator != " ":  # a blank at the end of a line is none
+            if separator != " ":  # a blank at the end of a line separates nothing
                 row.append(Field(""))
         end = LINE_END.match(body, at)
         at = end.end() if end else len(body)
@@ -177,7 +177,7 @@ def _rows(body: str, separator: str, quote: str, escape: str, complete: bool) ->
 def _quotes_count(rows: Rows, separator: str, quote: str, even: bool) -> bool:
     """Whether quotes were put around fields on purpose: around all of a column, or where they are needed.
 
-    `even`: cut without regard to quotes, all lines have as many fields; then no field goes over several lines.
+    `even`: split without regard to quotes, all lines have the same number of fields; then no field spans several lines.
     """
     columns: dict[int, list[Field]] = {}
     for row in rows[1:] or rows:
@@ -195,7 +195,7 @@ def _quotes_count(rows: Rows, separator: str, quote: str, even: bool) -> bool:
 
 
 def _is_bare(text: str) -> bool:
-    """Whether this needs no quotes where text is quoted: a number, or nothing."""
+    """Whether a writer that quotes text leaves this unquoted: a number, or nothing."""
     return text in ("", "NA") or _NUMBER.fullmatch(text) is not None
 
 
@@ -204,7 +204,7 @@ def _trimmed(line: str, separator: str) -> str:
 
 
 def _is_wide(rows: list[list[str]]) -> bool:
-    """Whether these are 0 and 1 in one column for each item, below ids of items or below nothing."""
+    """Whether this is a table of 0 and 1 with one column for each item, with or without a line of item ids."""
     first = rows[0]
     later = [row for row in rows[1:] if len(row) == len(first) and row != first]
     if len(first) < 3:
@@ -237,7 +237,7 @@ def _is_header(rows: list[list[str]], path: Path) -> bool:
 
 
 def _is_like(field: str, column: list[str]) -> bool:
-    """Whether a field is an id like those in its column: one of them, or made alike."""
+    """Whether a field is an id like those in its column: one of them, or of the same form."""
     if not field or not column:
         return False
     if field in column:
