@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from komd._core.two_simplexes import (
-    Problem,
+    TwoSimplexProblem,
     measure_gaps,
     multiply_symmetric,
     project_simplex,
@@ -56,7 +56,7 @@ def test_steps_lead_to_the_optimum_and_gaps_are_the_twins(seed, lam_p, lam_n):
     K = (X @ X.T).astype(np.float32)
     rows = [np.sort(rng.choice(m, rng.integers(1, m), replace=False)).astype(np.int32) for _ in range(users)]
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-    problem = Problem(K, indptr, np.concatenate(rows), lam_p, lam_n, 1 / (2 * m), 1e-12)
+    problem = TwoSimplexProblem(K, indptr, np.concatenate(rows), lam_p, lam_n, 1 / (2 * m), 1e-12)
     state, scratch = state_for(indptr, problem.indices, m), scratch_for(m, m)
     multiply_symmetric(K, state.a, state.Ka)
     state.Ka_before[:] = state.Ka

@@ -1,4 +1,4 @@
-"""Where the test items of a user stand among all the others."""
+"""How test items rank among the others: the area under the ROC curve, and hits in a list."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ __all__ = ["LOWEST", "area_under_curve", "level_unchosen", "mark_hits", "pairs_w
 
 LOWEST = -np.finfo(np.float64).max  # the score of every item that nobody chose, where areas are measured
 
-_CHUNK = 16  # scores looked at together: most often all are below every test item
-_FEW = 256  # test items; with more of them, an item's place among them is looked up instead of compared
+_CHUNK = 16  # scores compared together: most often all are below every test item
+_FEW = 256  # test items up to which each is compared with every score; more are searched by bisection
 
 
 @compiled
@@ -23,7 +23,7 @@ def area_under_curve(
     Others are the items neither in the test row nor at minus infinity (the training history). An
     equal pair counts `tie`: one half, or nothing. Items from `chosen` on, which nobody chose, are below all
     others and equal. Not a number where a side is empty.
-    Twin: scikit-learn's roc_auc_score. `scores` is spoiled: test items end at minus infinity.
+    Twin: scikit-learn's roc_auc_score. `scores` is overwritten: test items end at minus infinity.
     """
     for u in range(test_indptr.shape[0] - 1):
         wanted = test[test_indptr[u] : test_indptr[u + 1]]
@@ -60,18 +60,18 @@ def pairs_won(row: np.ndarray, tested: np.ndarray, tie: float) -> float:
     if size == 0:
         return 0.0
     least = tested[0]
-    near = np.empty(row.shape[0] + 1, np.float64)  # what is not below every test item, side by side
+    near = np.empty(row.shape[0] + 1, np.float64)  # the scores that are not below every test item
     found = 0
-    whole = row.shape[0] - row.shape[0] % _CHUNK
-    for start in range(0, whole, _CHUNK):
-        rising = 0
+    full = row.shape[0] - row.shape[0] % _CHUNK
+    for start in range(0, full, _CHUNK):
+        reaching = 0
         for j in range(start, start + _CHUNK):
-            rising += row[j] >= least
-        if rising:
+            reaching += row[j] >= least
+        if reaching:
             for j in range(start, start + _CHUNK):
                 near[found] = row[j]
                 found += row[j] >= least
-    for j in range(whole, row.shape[0]):
+    for j in range(full, row.shape[0]):
         near[found] = row[j]
         found += row[j] >= least
     others = 0
@@ -115,7 +115,7 @@ def mark_hits(
 ) -> None:
     """hits[u, r] says whether the item at rank r of user u is one of the test items.
 
-    `mark` is scratch of one byte per item, all zero on entry and on return.
+    `mark` is scratch of one byte per item, all zero on entry and on return. Twin: sets, in tests/_core/test_auc.py.
     """
     for u in range(counts.shape[0]):
         for p in range(test_indptr[u], test_indptr[u + 1]):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Callable
-from typing import TypeVar, cast
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 from numba import njit
 from numba.core import event
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from komd.progress import note_once
 
@@ -14,7 +18,7 @@ __all__ = ["compiled", "inner"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
-_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+_OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
 
 
 class _Listener(event.Listener):  # type: ignore[misc]
@@ -47,8 +51,34 @@ def inner(function: F) -> F:
 
 
 def _jit(function: F, **options: bool) -> F:
-    asked = _OPTIONS | options
-    try:
-        return cast(F, njit(**asked)(function))
-    except RuntimeError:  # neither the package's folder nor the user's cache can be written: compile in each process
-        return cast(F, njit(**asked | {"cache": False})(function))
+    made = njit(**_OPTIONS, **options)(function)
+    with contextlib.suppress(RuntimeError):  # neither the package's folder nor the user's cache can be written
+        made._cache = _Cache(function)
+    return cast(F, made)
+
+
+class _Cache(FunctionCache):  # type: ignore[misc]
+    """Machine code on disk, valid as long as no file of the function's folder changes.
+
+    Numba alone looks at the function's own file: it would miss a change of the functions that are compiled into this
+    one and of the groups of arrays that it takes, and would fail where such a group no longer exists.
+    """
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__(function)
+        stamp = _stamp(Path(function.__code__.co_filename).parent)
+        self._cache_file = IndexDataCacheFile(self.cache_path, self._impl.filename_base, stamp)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except (AttributeError, ImportError, TypeError):  # of an index that names what is gone
+            self.flush()
+            return None
+
+
+@functools.cache
+def _stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """Names, times and sizes of the Python files in a folder."""
+    files = ((path.name, path.stat()) for path in sorted(folder.glob("*.py")))
+    return tuple((name, about.st_mtime_ns, about.st_size) for name, about in files)

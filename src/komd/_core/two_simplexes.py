@@ -14,8 +14,9 @@ from komd._core.compile import compiled, inner
 from komd._core.simplex import SimplexScratch, simplex_scratch, solve_shrinking
 
 __all__ = [
-    "Problem",
-    "State",
+    "TwoSimplexProblem",
+    "TwoSimplexScratch",
+    "TwoSimplexState",
     "measure_gaps",
     "multiply_symmetric",
     "project_simplex",
@@ -24,10 +25,10 @@ __all__ = [
     "step_users",
 ]
 
-_ROWS, _COLUMNS = 16, 128  # of K, converted to double precision at a time: they stay in the first cache
+_ROWS, _COLUMNS = 16, 128  # of K, converted to double precision at a time: they fit the innermost cache
 
 
-class Problem(NamedTuple):
+class TwoSimplexProblem(NamedTuple):
     """What does not change while a block of users is solved."""
 
     K: np.ndarray
@@ -43,11 +44,11 @@ class Problem(NamedTuple):
     """KKT gap to which the weights of the history are solved in each iteration."""
 
 
-class State(NamedTuple):
-    """Where a block of users stands; row u of the matrices (users x items, float64) belongs to user u."""
+class TwoSimplexState(NamedTuple):
+    """What changes from step to step; row u of the matrices (users x items, float64) belongs to user u."""
 
     p: np.ndarray
-    """Weights of the histories' items, one after another as in `Problem.indices`."""
+    """Weights of the histories' items, one after another as in `TwoSimplexProblem.indices`."""
     a: np.ndarray
     """Weights of all other items; 0 at those of the history."""
     a_before: np.ndarray
@@ -62,7 +63,9 @@ class State(NamedTuple):
     gap: np.ndarray
 
 
-class _Scratch(NamedTuple):
+class TwoSimplexScratch(NamedTuple):
+    """Buffers of one thread."""
+
     K_u: np.ndarray
     g: np.ndarray
     q: np.ndarray
@@ -70,13 +73,13 @@ class _Scratch(NamedTuple):
     simplex: SimplexScratch
 
 
-def state_for(indptr: np.ndarray, indices: np.ndarray, items: int) -> State:
+def state_for(indptr: np.ndarray, indices: np.ndarray, items: int) -> TwoSimplexState:
     """Even weights on both sides of every user, who must have an item on each; K a is still to be computed."""
     users = len(indptr) - 1
     lengths = np.diff(indptr)
     a = np.repeat(1.0 / (items - lengths)[:, None], items, axis=1)
     a[np.repeat(np.arange(users), lengths), indices] = 0.0
-    return State(
+    return TwoSimplexState(
         p=np.repeat(1.0 / lengths, lengths),
         a=a,
         a_before=a.copy(),
@@ -89,10 +92,10 @@ def state_for(indptr: np.ndarray, indices: np.ndarray, items: int) -> State:
     )
 
 
-def scratch_for(longest: int, items: int) -> _Scratch:
+def scratch_for(longest: int, items: int) -> TwoSimplexScratch:
     """Scratch buffers for `step_users`, for histories of at most `longest` items."""
     g, q = np.empty((2, longest))
-    return _Scratch(np.empty(longest**2, np.float32), g, q, np.empty(items), simplex_scratch(longest, longest))
+    return TwoSimplexScratch(np.empty(longest**2, np.float32), g, q, np.empty(items), simplex_scratch(longest, longest))
 
 
 @compiled
@@ -129,7 +132,7 @@ def multiply_symmetric(K: np.ndarray, X: np.ndarray, out: np.ndarray) -> None:
 
 
 @compiled
-def step_users(problem: Problem, state: State, scratch: _Scratch) -> None:
+def step_users(problem: TwoSimplexProblem, state: TwoSimplexState, scratch: TwoSimplexScratch) -> None:
     """One iteration for every user: accelerated proximal gradients on `a`, for each of which `p` is solved exactly.
 
     `state.Ka` arrives as K a and leaves as K a_before: the caller multiplies.
@@ -167,15 +170,15 @@ def step_users(problem: Problem, state: State, scratch: _Scratch) -> None:
 
 @inner
 def _solve_positives(
-    problem: Problem,
+    problem: TwoSimplexProblem,
     h: np.ndarray,
     Ka: np.ndarray,
     Ka_before: np.ndarray,
     beyond: float,
     p: np.ndarray,
-    scratch: _Scratch,
+    scratch: TwoSimplexScratch,
 ) -> None:
-    """The best p where the other side stands at a + beyond (a - a_before), from the p in hand."""
+    """The best p for the other side at a + beyond (a - a_before), starting from the p of the last step."""
     m_u = h.shape[0]
     K_u = scratch.K_u[: m_u * m_u].reshape(m_u, m_u)
     g, q = scratch.g[:m_u], scratch.q[:m_u]
@@ -202,8 +205,11 @@ def _times_rows(K: np.ndarray, h: np.ndarray, p: np.ndarray, out: np.ndarray) ->
 
 
 @compiled
-def measure_gaps(problem: Problem, state: State) -> None:
-    """α'∇ − min ∇ on both sides: never less than the distance of the objective from its minimum."""
+def measure_gaps(problem: TwoSimplexProblem, state: TwoSimplexState) -> None:
+    """α'∇ − min ∇ on both sides: never less than the distance of the objective from its minimum.
+
+    Twin: tests/reference.py::two_simplex_gap.
+    """
     for u in range(problem.indptr.shape[0] - 1):
         start, end = problem.indptr[u], problem.indptr[u + 1]
         h, p = problem.indices[start:end], state.p[start:end]

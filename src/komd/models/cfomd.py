@@ -114,7 +114,7 @@ class CFOMD(Recommender):
         CF-KOMD's with q = 0, and they have nothing to be recommended; uniform weights stand in.
         """
         from komd._core.two_simplexes import (
-            Problem,
+            TwoSimplexProblem,
             measure_gaps,
             multiply_symmetric,
             scratch_for,
@@ -137,7 +137,7 @@ class CFOMD(Recommender):
             if not len(active):
                 break
             step = 1.0 / (2.0 * self._largest)
-            problem = Problem(self._K, rows.indptr, rows.indices, lam_p, lam_n, step, 0.1 * tolerance)
+            problem = TwoSimplexProblem(self._K, rows.indptr, rows.indices, lam_p, lam_n, step, 0.1 * tolerance)
             step_users(problem, state, scratch)
             multiply_symmetric(self._K, state.a, state.Ka)
             measure_gaps(problem, state)
