@@ -1,4 +1,4 @@
-"""Comparisons: the same figures as a plain loop, rows that fail alone, work that is kept, runs that are killed."""
+"""Comparisons: the same figures as a plain loop, rows that fail alone, resumed and killed runs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ import pytest
 import komd
 from komd.errors import InputError
 from komd.evaluation import fold_process
-from komd.evaluation import work_folder as work
 from komd.evaluation.compare import seconds
+from tests.evaluation.test_fold_process import alive
 
 METRICS = "auc,recall@5,coverage@5,novelty@5"
+
+
 UNSOLVABLE = "SLIM(l1=0, l2=0, tolerance=1e-12, max_iterations=1)"
 
 
@@ -92,13 +94,6 @@ def test_times_and_memory(found):
             assert 50e6 < row.peak_memory < 2e9
 
 
-def test_peak_memory_is_the_childs_own(data):
-    """Not that of the process it was started from, which Linux would count in ru_maxrss."""
-    ballast = np.ones(100_000_000)  # 800 MB
-    row = komd.compare(data, "Popularity", metrics="auc", folds=2)["Popularity()"]
-    assert ballast[-1] == 1 and row.peak_memory < 700e6
-
-
 def test_the_ways_to_show_it(found, tmp_path):
     comparison, _ = found
     document = json.loads(comparison.to_json())
@@ -164,7 +159,7 @@ def test_one_missing_or_damaged_fold_is_done_again(data, tmp_path, monkeypatch):
         assert without_times(again.to_dict()) == without_times(first.to_dict())
 
 
-def test_another_question_in_the_same_folder_does_not_mix(data, tmp_path):
+def test_another_protocol_can_share_the_folder(data, tmp_path):
     asked = {"folds": 2, "metrics": "auc", "keep": tmp_path}
     said = []
     first = komd.compare(data, "Popularity", **asked, rng=0, say=said.append)
@@ -174,27 +169,6 @@ def test_another_question_in_the_same_folder_does_not_mix(data, tmp_path):
     again = komd.compare(data, "Popularity", **asked, rng=0, say=said.append)
     assert said == ["resuming: 2 of 2 fold results are there"]
     assert again.to_dict() == first.to_dict()
-
-
-def test_every_part_of_the_question_counts(tmp_path):
-    def folder(data="x", model="MSDW()", **change):
-        asked = {"folds": 5, "half": "random", "min_activity": 5, "rng": 0, "metrics": ("auc",), "ties": "half"}
-        return work.row_folder(tmp_path, data, work.ComparisonProtocol(**(asked | change)), model).path
-
-    changes = ({"folds": 4}, {"half": "given"}, {"min_activity": 6}, {"rng": 1}, {"ties": "strict"})
-    more = ({"metrics": ("auc", "hit@5")}, {"data": "y"}, {"model": "MSDW(alpha=1)"})
-    assert len({folder(**change) for change in ({}, *changes, *more)}) == 9
-    assert folder() == folder()
-
-
-def test_times_are_part_of_the_data(data):
-    from komd.data.interactions import Interactions
-
-    def timed(times):
-        return Interactions(data.users, data.items, data.indptr, data.indices, times)
-
-    marks = {work.fingerprint(timed(t)) for t in (None, np.arange(data.pairs), np.arange(data.pairs)[::-1].copy())}
-    assert len(marks) == 3
 
 
 def test_half_by_time_and_text_ids(tmp_path):
@@ -269,42 +243,6 @@ def test_mistakes_are_named(data, change, message):
     asked = {"models": "Popularity"} | change
     with pytest.raises(InputError, match=message):
         komd.compare(data, asked.pop("models"), **asked)
-
-
-def alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    state = Path(f"/proc/{pid}/stat")
-    return not (state.exists() and state.read_text().rsplit(")", 1)[1].split()[0] == "Z")
-
-
-def test_a_child_leaves_when_its_parent_is_killed(data, tmp_path):
-    """Also where only the parent is hit, as by a lack of memory: the child must not go on computing."""
-    row = work.row_folder(
-        tmp_path, "x", work.ComparisonProtocol(2, "random", 5, 0, ("auc",), "half"), "BPRKNN(epochs=1000000)"
-    )
-    stored = work.store_data(tmp_path, data, "x")
-    question = {"folds": 2, "half": "random", "min_activity": 5, "rng": 0, "metrics": ["auc"], "ties": "half"}
-    row.begin(question | {"model": "BPRKNN(epochs=1000000)", "data": str(stored), "threads": 1, "memory": None})
-    code = (
-        "import subprocess, sys, time; p = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE); "
-        "print(p.pid, flush=True); time.sleep(600)"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, *fold_process.command(row.task)], stdout=subprocess.PIPE
-    ) as parent:
-        assert parent.stdout is not None
-        child = int(parent.stdout.readline())
-        time.sleep(1.0)
-        assert alive(child)
-        parent.kill()
-        parent.wait()
-        end = time.monotonic() + 30
-        while alive(child) and time.monotonic() < end:
-            time.sleep(0.05)
-        assert not alive(child)
 
 
 def test_ctrl_c_stops_the_child(data, tmp_path):

@@ -75,6 +75,17 @@ def received(line: socket.socket, wait: float = 5.0) -> bytes:
     return b"".join(parts)
 
 
+def request(method, path, *headers, body=b"", host="127.0.0.1"):
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Connection: close", *headers]
+    if body:
+        lines.append(f"Content-Length: {len(body)}")
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def code(answer):
+    return int(answer.split(b" ", 2)[1]) if answer else None
+
+
 @pytest.fixture(scope="session")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with shop.komd (text ids), numbers.komd (integer ids) and names.tsv for the latter."""

@@ -1,4 +1,4 @@
-"""Items by name: against a search that looks at every name, and what a reader would expect."""
+"""Items by name: against a search that compares every name, and what a reader would expect."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import re
 import unicodedata
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from komd.errors import InputError
-from komd.serve.item_names import read_names
 from komd.serve.name_search import NameIndex, _distances, _letters
 
 
@@ -45,6 +42,8 @@ def beginning_distance(query, word):
 
 
 WORD = st.text("abcé", min_size=1, max_size=5)
+
+
 NAMES = st.lists(st.lists(WORD, max_size=3).map(" ".join), min_size=1, max_size=25)
 
 
@@ -128,42 +127,3 @@ def test_through_the_service(serving, settings, shop):
     assert service.get("/v1/items/3")["name"].startswith("<script>")
     answer = service.post("/v1/recommend", {"history": [number], "n": 2, "explain": True})
     assert answer["items"][0]["why"]["contributions"][0]["name"] == name
-
-
-# ---- tables of names ------------------------------------------------------------------------------------------
-
-
-def test_tables_of_names(tmp_path):
-    file = tmp_path / "n.csv"
-    file.write_text('title,movie_id,genre\n"Lantern, The",7,jazz\nOther,8,\nAgain,7,rock\n')
-    table = read_names(file)
-    assert table.to_pydict() == {"movie_id": ["7", "8"], "title": ["Lantern, The", "Other"], "genre": ["jazz", None]}
-    file.write_text("id;name\n1;Ünï\n")
-    assert read_names(file).to_pydict() == {"id": ["1"], "name": ["Ünï"]}
-    import pyarrow.parquet as pq
-
-    pq.write_table(pa.table({"code": np.array([4, 5]), "words": ["a", None], "n": [1.5, 2.0]}), tmp_path / "n.parquet")
-    assert read_names(tmp_path / "n.parquet").to_pydict() == {
-        "code": ["4", "5"],
-        "words": ["a", None],
-        "n": ["1.5", "2.0"],
-    }
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [(None, "no table of names at"), (b"just\none\n", "has one column"), (b"\xff\xfe\x00,\x01\n\xff,\xfe\n", "n.csv")],
-)
-def test_tables_that_are_none(tmp_path, content, words):
-    file = tmp_path / "n.csv"
-    if content is not None:
-        file.write_bytes(content)
-    with pytest.raises(InputError, match=words):
-        read_names(file)
-
-
-def test_names_of_other_items(settings, serving, tmp_path):
-    file = tmp_path / "n.csv"
-    file.write_text("id,name\nnot-of-this-model,x\n")
-    with pytest.raises(InputError, match="names none of the model's 90 items"):
-        serving(replace(settings, items=file))

@@ -1,0 +1,111 @@
+"""Limits of connections: long and slow heads, unread responses, requests in advance, idle connections."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from dataclasses import replace
+
+import pytest
+
+from komd.serve.serve_settings import Limits
+
+from .conftest import code, received, request
+
+
+def test_endless_heads_are_431(running):
+    answer = running.send(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"a" * 40_000)
+    assert code(answer) == 431
+    answer = running.send(b"GET /" + b"a" * 70_000)
+    assert code(answer) in (400, 431)
+
+
+@pytest.fixture
+def hasty(settings, serving):
+    limits = Limits(head_seconds=0.5, body_seconds=0.5, write_seconds=0.5, idle_seconds=1, connections=20, waiting=4)
+    return serving(replace(settings, limits=limits))
+
+
+def test_slow_heads_are_408(hasty):
+    for first in (b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "):
+        with socket.create_connection(("127.0.0.1", hasty.port)) as line:
+            start = time.monotonic()
+            line.sendall(first)
+            answer = received(line, 5)
+            assert time.monotonic() - start < 4.5
+            assert code(answer) == 408
+    with socket.create_connection(("127.0.0.1", hasty.port)) as line:  # the second request of a connection
+        line.sendall(b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /v1/he")
+        assert re.findall(rb"HTTP/1.1 (\d+)", received(line, 5)) == [b"200", b"408"]
+
+
+def test_single_bytes_do_not_extend_the_time(hasty):
+    with socket.create_connection(("127.0.0.1", hasty.port)) as line:
+        for letter in b"GET / HTTP/1.1":
+            try:
+                line.sendall(bytes([letter]))
+            except OSError:
+                break
+            time.sleep(0.1)
+        assert code(received(line, 3)) in (408, None)  # None: it was closed while we wrote
+
+
+def test_slow_bodies_are_408(hasty):
+    with socket.create_connection(("127.0.0.1", hasty.port)) as line:
+        head = b"POST /v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
+        line.sendall(head + b'{"events"')
+        answer = received(line, 5)
+    assert code(answer) == 408 and b"the body took more than 0.5 seconds" in answer
+    assert hasty.get("/v1/health")
+
+
+def test_idle_connections_are_closed(hasty):
+    with socket.create_connection(("127.0.0.1", hasty.port)) as line:
+        line.sendall(b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        line.settimeout(5)
+        assert line.recv(9) == b"HTTP/1.1 "
+        while line.recv(4096):
+            pass  # ends when the service hangs up; a time-out would raise
+
+
+def dropped(service):
+    """Whether every connection but that of `client` is gone within some seconds."""
+    for _ in range(100):
+        if len(service.server.server_state.connections) <= 1:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_clients_that_do_not_read_are_disconnected(hasty, shop):
+    ask = {"history": ["x"], "n": 50, "explain": True}
+    body = json.dumps({"requests": [ask] * 256}).encode()  # some megabytes of answer: more than the system will hold
+    with socket.socket() as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        line.connect(("127.0.0.1", hasty.port))
+        line.sendall(request("POST", "/v1/recommend/batch", "Content-Type: application/json", body=body))
+        assert dropped(hasty)
+    assert hasty.get("/v1/health")
+
+
+def test_clients_that_send_too_many_requests_in_advance_are_disconnected(hasty):
+    one = b"GET /v1/model HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    answer = hasty.send(one * 10, wait=0.5)
+    assert answer.count(b"HTTP/1.1 200") == 10
+    assert b"HTTP/1.1 400" in hasty.send(one * 2000, wait=3)
+    assert dropped(hasty)
+    assert hasty.get("/v1/health")
+
+
+def test_too_many_connections_are_503(hasty):
+    lines = [socket.create_connection(("127.0.0.1", hasty.port)) for _ in range(25)]
+    try:
+        time.sleep(0.1)
+        assert code(hasty.send(request("GET", "/v1/health"))) == 503
+    finally:
+        for line in lines:
+            line.close()
+    time.sleep(0.3)
+    assert hasty.get("/v1/health")
