@@ -42,7 +42,7 @@ def recommend(
         typer.Option(
             "--only",
             metavar="ITEMS",
-            help="Only these (items nobody chose too): a list with commas, or a file with one id a line.",
+            help="Only these (also items without users): a list with commas, or a file with one id per line.",
         ),
     ] = None,
     exclude: Annotated[
@@ -133,8 +133,8 @@ def recommend(
         return
     blocks = [users]
     if everyone:
-        everybody, size = catalogue.users.values, max(1, _ROWS // n)
-        blocks = [everybody.slice(start, size) for start in range(0, len(everybody), size)]
+        ids, size = catalogue.users.values, max(1, _ROWS // n)
+        blocks = [ids.slice(start, size) for start in range(0, len(ids), size)]
     tables = (serve(block).table for block in blocks)
     if output is None:
         show.print_rows("recommendations", tables, facts)
@@ -160,7 +160,7 @@ def items_given(ids: Ids, given: list[str] | None, on_unknown: str) -> list[Any]
             try:
                 lines = path.read_text(encoding="utf-8-sig").splitlines()
             except UnicodeError:
-                raise InputError(f"{path} is not UTF-8 text; a list of items has one id a line") from None
+                raise InputError(f"{path} is not UTF-8 text; a list of items has one id per line") from None
             texts += [line.strip() for line in lines if line.strip()]
         else:
             texts += options.listed(text)

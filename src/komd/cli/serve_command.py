@@ -30,7 +30,7 @@ def serve(
         typer.Option("--items", metavar="NAMES", help="Table (CSV, TSV, Parquet) with id, name and further columns."),
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="File with a token a line; requests must carry one of them.")
+        Path | None, typer.Option("--token-file", help="File with one token per line; requests must carry one of them.")
     ] = None,
     workers: Annotated[int, typer.Option("--workers", min=1, help="How many processes.")] = 1,
     origin: Annotated[
