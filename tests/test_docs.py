@@ -126,7 +126,8 @@ def test_names_in_the_architecture_are_names_in_the_code():
     words = {word for code in inline if ".py" not in code for word in re.findall(r"[A-Za-z_]\w*", code)}
     names = {word for word in words if "_" in word or sum(letter.isupper() for letter in word) > 1}
     assert len(names) > 10
-    assert not names - set().union(*map(identifiers, (ROOT / "src").rglob("*.py")))
+    unknown = names - set().union(*map(identifiers, (ROOT / "src").rglob("*.py")))
+    assert not unknown
 
 
 def test_symbols_of_the_mathematics_are_names_in_the_code():
@@ -136,7 +137,8 @@ def test_symbols_of_the_mathematics_are_names_in_the_code():
         name for cell in codes for code in re.findall(r"`([^`]+)`", cell) for name in re.findall(r"[a-zA-Z_]\w*", code)
     }
     assert len(names) > 30
-    assert not names - set().union(*map(identifiers, (ROOT / "src").rglob("*.py")))
+    unknown = names - set().union(*map(identifiers, (ROOT / "src").rglob("*.py")))
+    assert not unknown
 
 
 @pages
