@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import komd
-from komd.models.registry import MODELS
 
 SETTINGS = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -123,28 +122,6 @@ def test_reasons_add_up_to_the_score(running, model, data):
         for part in why["contributions"]:
             assert part["contribution"] == pytest.approx(expected[part["item_id"]], abs=1e-12)
         assert why["global_term"] == pytest.approx(told.global_term, abs=1e-12)
-
-
-SERVED = sorted(name for name, kind in MODELS.items() if kind.serves_strangers and name != "WRMF")
-
-
-@pytest.mark.parametrize("name", [*SERVED, "CFKOMD(storage='streamed')"])
-def test_every_model_can_be_served(name, shop, settings, serving, tmp_path, small):
-    folder = tmp_path / "model.komd"
-    model = komd.model_from_text(name).fit(small)
-    model.save(folder)
-    service = serving(replace(settings, model=folder))
-    history = [small.items[k] for k in (3, 9, 20)]
-    answer = service.post("/v1/recommend", {"history": history, "n": 5, "explain": True})
-    assert listed(answer) == library(model, history, n=5)
-    for row in answer["items"]:
-        told = model.explain(history=history, item=row["item_id"])
-        assert row["score"] == pytest.approx(told.score)
-        assert {p["item_id"]: p["contribution"] for p in row["why"]["contributions"]} == pytest.approx(
-            dict(zip(told.table["item_id"].to_pylist(), told.table["contribution"].to_pylist(), strict=True))
-        )
-    near = service.get(f"/v1/items/{history[0]}/similar", n=4)["items"]
-    assert [row["item_id"] for row in near] == model.similar_items([history[0]], n=4).items(history[0])
 
 
 # ---- users ----------------------------------------------------------------------------------------------------
