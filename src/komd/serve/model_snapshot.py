@@ -117,7 +117,7 @@ class ModelSnapshot:
     def find_items(self, texts: list[str]) -> tuple[NDArray[np.int32], list[str]]:
         """Inside numbers of the items that the model knows, and the texts of the others."""
         numbers = self.item_numbers(texts)
-        return numbers[numbers >= 0], [text for text, number in zip(texts, numbers, strict=True) if number < 0]
+        return numbers[numbers >= 0], [text for text, number in zip(texts, numbers.tolist(), strict=True) if number < 0]
 
     def item_texts(self, numbers: NDArray[np.int32]) -> list[str]:
         """Ids of inside numbers, as text."""

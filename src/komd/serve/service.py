@@ -5,6 +5,7 @@ Everything here is plain Python that may wait or compute; the API calls it from 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -104,8 +105,10 @@ class Service:
             return None
         when = dict(stored.events)
         entries = [
-            schemas.Entry(**fields, in_model=True, at=when.get(fields["item_id"]))
-            for fields in _item_fields(snapshot, history)
+            schemas.Entry(
+                item_id=text, name=name, in_model=True, popularity=count, popularity_rank=number + 1, at=when.get(text)
+            )
+            for number, text, name, count in _labels(snapshot, history)
         ]
         entries += [
             schemas.Entry(item_id=text, name=text, in_model=False, popularity=0, popularity_rank=None, at=when[text])
@@ -158,37 +161,37 @@ class Service:
         return schemas.Model(**self.watcher.current.about())
 
 
-def _item_fields(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> list[dict[str, Any]]:
-    """What responses say of every item, by inside number."""
-    popularity = snapshot.catalogue.popularity[numbers].tolist()
+def _labels(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> Iterator[tuple[int, str, str, int]]:
+    """(number, id, name, popularity) of items by inside number."""
+    popularity = snapshot.catalogue.popularity[numbers].astype(np.int64).tolist()
     texts, names = snapshot.item_texts(numbers), snapshot.item_names(numbers)
-    return [
-        {"item_id": text, "name": name, "popularity": int(count), "popularity_rank": number + 1}
-        for number, text, name, count in zip(numbers.tolist(), texts, names, popularity, strict=True)
-    ]
+    return zip(numbers.tolist(), texts, names, popularity, strict=True)
 
 
 def _items(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> list[schemas.Item]:
-    details = map(snapshot.names.details, numbers.tolist())
+    details = snapshot.names.details
     return [
-        schemas.Item(**fields, details=more)
-        for fields, more in zip(_item_fields(snapshot, numbers), details, strict=True)
+        schemas.Item(item_id=text, name=name, popularity=count, popularity_rank=number + 1, details=details(number))
+        for number, text, name, count in _labels(snapshot, numbers)
     ]
 
 
 def _response(
     snapshot: ModelSnapshot, user: str | None, ranked: RankedList, unknown: list[str]
 ) -> schemas.RecommendationList:
-    numbers, scores = ranked.items.tolist(), ranked.scores.tolist()
+    scores, reasons, details = ranked.scores.tolist(), ranked.reasons, snapshot.names.details
     rows = [
         schemas.Recommendation(
-            **fields,
+            item_id=text,
+            name=name,
             rank=k + 1,
             score=scores[k],
-            details=snapshot.names.details(numbers[k]),
-            why=None if ranked.reasons is None else _why(snapshot, ranked.reasons[k]),
+            popularity=count,
+            popularity_rank=number + 1,
+            details=details(number),
+            why=None if reasons is None else _why(snapshot, reasons[k]),
         )
-        for k, fields in enumerate(_item_fields(snapshot, ranked.items))
+        for k, (number, text, name, count) in enumerate(_labels(snapshot, ranked.items))
     ]
     return schemas.RecommendationList(
         user_id=user, items=rows, fallback=ranked.fallback, unknown_items=unknown, model=snapshot.version
