@@ -35,12 +35,12 @@ def on_spark(path: Path, manifest: str):
     """The model as a worker of Spark opens it, where all see the same folder."""
     from pyspark import SparkFiles
 
-    from komd.spark.executor_tasks import _held, opened
+    from komd.spark.executor_tasks import _cached, mapped_model
     from komd.spark.model_folder import Folder
 
-    _held.clear()
+    _cached.clear()
     SparkFiles._is_running_on_worker, SparkFiles._root_directory = True, str(path.parent)
-    return opened(Folder(manifest, str(path)))
+    return mapped_model(Folder(manifest, str(path)))
 
 
 def damage_bytes(rng: random.Random, content: bytes) -> bytes:
