@@ -86,7 +86,7 @@ def test_saving_again_leaves_one_model(saved, models):
     assert_is(saved, models[1])
     manifest = json.loads((saved / "manifest.json").read_text())
     assert files(saved) == sorted(["manifest.json", *(e["file"] for e in manifest["files"].values())])
-    models[1].save(saved)  # the same files: written over, not taken away
+    models[1].save(saved)  # the same files: overwritten, not deleted
     assert_is(saved, models[1])
 
 
@@ -379,7 +379,7 @@ def test_a_manifest_that_points_elsewhere(saved, name, models):
     alter(saved, point)
     with pytest.raises(ModelFileError):
         komd.load(saved)
-    models[1].save(saved)  # and nothing outside is taken away with the old model
+    models[1].save(saved)  # and nothing outside is deleted with the old model
     assert secret.exists()
     assert (saved / "sub" / "x.npy").exists()
 

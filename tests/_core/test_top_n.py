@@ -70,7 +70,7 @@ def test_many_users_long_lists(seed):
 @settings(deadline=None, max_examples=100)
 @given(st.integers(0, 2**32 - 1))
 def test_candidates_without_gaps(seed):
-    """Such as all items that somebody chose, in strips that they fill, enter or miss."""
+    """Such as all items that have users, in strips that they fill, enter or miss."""
     rng = np.random.default_rng(seed)
     row = rng.integers(0, 9, 120).astype(float)
     low, high = np.sort(rng.integers(0, 121, 2))

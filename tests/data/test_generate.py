@@ -1,4 +1,4 @@
-"""Made-up interactions: deterministic, as long-tailed as asked, with tastes that can be found again."""
+"""Synthetic interactions: deterministic, as long-tailed as asked, with tastes that can be found again."""
 
 from __future__ import annotations
 

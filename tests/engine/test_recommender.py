@@ -143,7 +143,7 @@ def test_items_nobody_chose_make_no_nan(model):
         strangers = model.recommend(histories=[[4], [4, 5], [0, 4], list(range(6))], n=6, exclude_seen=False)
     for scores in (found.to_arrow()["score"].to_numpy(), strangers.to_arrow()["score"].to_numpy()):
         assert np.isfinite(scores).all()
-    assert len(strangers) == 4 * 4  # of the items that somebody has
+    assert len(strangers) == 4 * 4  # of the items that have users
     assert np.isfinite(matrix_of(model)).all()
     why = model.explain(item=5, history=[4, 0])
     assert np.isfinite(why.score)

@@ -30,7 +30,7 @@ def folds():
     return next(iter(komd.split.folds(komd.generate(users=400, items=150, activity=10, rng=3), rng=0)))
 
 
-@pytest.fixture(params=["rows at hand", "strips", "strips, groups of people"])
+@pytest.fixture(params=["rows at hand", "strips", "strips, groups of users"])
 def way(request, monkeypatch):
     """The three ways a streamed model may go about it: the last two are forced here as a large catalogue would."""
     if request.param != "rows at hand":
@@ -77,7 +77,7 @@ def test_people_without_history_are_served_by_popularity(make, folds, way):
 
 
 def test_ties_stand_as_they_do_in_memory(way):
-    """Twins, items chosen by the very same people, have equal scores, which AUC must see as equal in strips, too."""
+    """Twins, items chosen by the very same users, have equal scores, which AUC must see as equal in strips, too."""
     rng = np.random.default_rng(0)
     single = rng.random((120, 30)) < 0.15
     R = np.repeat(single, 3, axis=1)

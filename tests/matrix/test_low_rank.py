@@ -37,20 +37,20 @@ def test_it_is_k_and_a_product(stages, storage, power):
     K = full(model)
     assert np.allclose(K, full(without) + 0.02 * np.outer(p, p), atol=2e-6)
     assert np.allclose(model.S, K.sum(axis=1), atol=1e-4)
-    people = model.catalogue.histories.block(0, 40)
+    users = model.catalogue.histories.block(0, 40)
     for u in range(3):  # the problem that is solved is the one of this K
-        own = people.block(u, u + 1)
+        own = users.block(u, u + 1)
         weights, offsets = model.weigh(own, model.matrix.own_entries(own.rows))
         alpha, square = weights - offsets[0], K[np.ix_(own.indices, own.indices)]
         q = (K[own.indices].sum(axis=1) - square.sum(axis=1)) / (len(K) - len(own.indices))
         half = (square + 0.01 * np.eye(len(alpha))) @ alpha - q
         assert alpha.min() > -1e-12 and alpha.sum() == pytest.approx(1)
         assert half[alpha > 1e-9].max() - half.min() < 1e-5  # nothing to gain by moving weight
-    weights, offsets = model.weigh(people, model.matrix.own_entries(people.rows))
-    scores = model.block_scores(people)
-    for u in range(len(people)):
-        own = slice(people.indptr[u], people.indptr[u + 1])
-        expected = weights[own] @ K[people.indices[own]] - offsets[u] * model.S
+    weights, offsets = model.weigh(users, model.matrix.own_entries(users.rows))
+    scores = model.block_scores(users)
+    for u in range(len(users)):
+        own = slice(users.indptr[u], users.indptr[u + 1])
+        expected = weights[own] @ K[users.indices[own]] - offsets[u] * model.S
         assert np.allclose(scores[u], expected, atol=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""BPR: the factors of known people, whoever is asked for and however; strangers and explanations refused in words."""
+"""BPR: the factors of known users, in any order and any subset; strangers and explanations refused in words."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def model(small):
     return komd.BPR(factors=8, iterations=20).fit(small)
 
 
-def test_scores_are_those_of_the_persons_own_factors(model, small):
-    """Any order, any subset: each row is served by the factors of the person it belongs to."""
+def test_scores_are_those_of_the_users_own_factors(model, small):
+    """Any order, any subset: each row is served by the factors of the user it belongs to."""
     users = small.users.values.to_pylist()
     asked = [users[k] for k in (41, 3, 77, 3)]
     served = model.recommend(asked, n=50, exclude_seen=False).to_arrow().to_pylist()

@@ -1,4 +1,4 @@
-"""The OpenAPI description against the service: made-up requests, good and bad, and what they are answered with."""
+"""The OpenAPI description against the service: generated requests, good and bad, and what they are answered with."""
 
 from __future__ import annotations
 
