@@ -11,14 +11,12 @@ from komd._core.factor_products import (
     factor_products,
     multiply_rows,
     project,
-    subtract_row,
-    subtract_square,
     subtract_squares,
     subtract_targets,
     tile_for,
 )
 from komd._core.groups import Rows
-from tests._core.arrays import compiled_anew, random_rows, rows_of
+from tests._core.arrays import random_rows, rows_of
 
 # More items than are transposed at a time, or fewer.
 sizes = st.integers(0, 2**32 - 1), st.sampled_from([1, 7, 63, 64, 65, 150]), st.integers(1, 13), st.integers(1, 6)
@@ -53,21 +51,10 @@ def test_projections_products_and_targets(seed, items, factors, users):
     assert np.array_equal(-scores, np.concatenate([np.zeros(0), *(products[u, mine] for u, mine in enumerate(lists))]))
 
 
-@compiled_anew
-def square(W, added, h, K_u, tile):
-    subtract_square(W, added, h, K_u, tile)
-
-
-@compiled_anew
-def row_by_row(W, added, h, K_u, tile):
-    for x in range(h.shape[0]):
-        subtract_row(W, added, h, x, K_u[x], tile)
-
-
 @settings(deadline=None, max_examples=40)
 @given(*sizes, st.integers(0, 3), st.integers(0, 2))
 def test_squares(seed, items, factors, users, beside, added):
-    """Of all users, of one, and row by row; what stands beside the entries is left alone."""
+    """Between each user's own items; what stands beside the entries is left alone."""
     added = min(added, factors)
     rng, W, lists, rows = some(seed, items, factors, users)
     lengths, tile = np.diff(rows.indptr), tile_for(factors)
@@ -84,10 +71,6 @@ def test_squares(seed, items, factors, users, beside, added):
         own = W[mine].astype(float)
         expected = old[:, : len(mine)] - (own * signs) @ own.T
         assert np.allclose(new[:, : len(mine)], expected, rtol=1e-5, atol=1e-4)
-        for one in (square, row_by_row):
-            alone = old.copy()
-            one(W, added, mine.astype(np.int32), alone, tile)
-            assert np.array_equal(alone, new)
 
 
 @settings(deadline=None, max_examples=20)

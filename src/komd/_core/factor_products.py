@@ -20,8 +20,6 @@ __all__ = [
     "factor_products",
     "multiply_rows",
     "project",
-    "subtract_row",
-    "subtract_square",
     "subtract_squares",
     "subtract_targets",
     "tile_for",
@@ -90,44 +88,20 @@ def subtract_squares(W: np.ndarray, added: int, rows: Rows, starts: np.ndarray, 
     """
     for u in range(rows.indptr.shape[0] - 1):
         h = rows.indices[rows.indptr[u] : rows.indptr[u + 1]]
-        if h.shape[0] > 0:
-            block = blocks[starts[u] : starts[u + 1]]
-            subtract_square(W, added, h, block.reshape(h.shape[0], block.shape[0] // h.shape[0]), tile)
-
-
-@inner
-def subtract_square(W: np.ndarray, added: int, h: np.ndarray, K_u: np.ndarray, tile: Tile) -> None:
-    """The same for one user's items h: the first columns of K_u."""
-    for start in range(0, h.shape[0], _TILE):
-        width = _signed_tile(W, added, h, start, tile)
-        for x in range(h.shape[0]):
-            _subtract_line(W, h, x, K_u[x], start, width, tile)
-
-
-@inner
-def subtract_row(W: np.ndarray, added: int, h: np.ndarray, x: int, row: np.ndarray, tile: Tile) -> None:
-    """The same for one row of it, that of item h[x]."""
-    for start in range(0, h.shape[0], _TILE):
-        _subtract_line(W, h, x, row, start, _signed_tile(W, added, h, start, tile), tile)
-
-
-@inner
-def _signed_tile(W: np.ndarray, added: int, h: np.ndarray, start: int, tile: Tile) -> int:
-    """Fill the tile with the factors of h[start:], those to be added negated; returns how many items there are."""
-    width: int = min(_TILE, h.shape[0] - start)
-    for j in range(width):
-        _transpose(W[h[start + j]], tile.factors, j)
-    for k in range(W.shape[1] - added, W.shape[1]):
-        for j in range(width):
-            tile.factors[k, j] = -tile.factors[k, j]
-    return width
-
-
-@inner
-def _subtract_line(W: np.ndarray, h: np.ndarray, x: int, row: np.ndarray, start: int, width: int, tile: Tile) -> None:
-    _products(W[h[x]], tile.factors, tile.line[:width])
-    for j in range(width):
-        row[start + j] -= tile.line[j]
+        m_u = h.shape[0]
+        stride = (starts[u + 1] - starts[u]) // max(m_u, 1)
+        for start in range(0, m_u, _TILE):
+            width = min(_TILE, m_u - start)
+            for j in range(width):
+                _transpose(W[h[start + j]], tile.factors, j)
+            for k in range(W.shape[1] - added, W.shape[1]):
+                for j in range(width):
+                    tile.factors[k, j] = -tile.factors[k, j]
+            for x in range(m_u):
+                _products(W[h[x]], tile.factors, tile.line[:width])
+                at = starts[u] + x * stride + start
+                for j in range(width):
+                    blocks[at + j] -= tile.line[j]
 
 
 @inner

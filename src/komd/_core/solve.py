@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd._core.compile import compiled, inner
-from komd._core.factor_products import Tile, subtract_row, subtract_square, tile_for
+from komd._core.factor_products import subtract_squares, tile_for
 from komd._core.groups import OwnEntries, Rows, StoredMatrix
 from komd._core.simplex import (
     EASY_STEPS,
@@ -20,7 +20,16 @@ from komd._core.simplex import (
     worst_pair,
 )
 
-__all__ = ["MarginProblem", "Solved", "SolverScratch", "gather_row", "solve_users", "solver_scratch"]
+__all__ = [
+    "MarginProblem",
+    "Solved",
+    "SolverScratch",
+    "gather_row",
+    "gather_squares",
+    "own_corrected",
+    "solve_users",
+    "solver_scratch",
+]
 
 _GATHERED = 4096  # longest history whose K_u is gathered from a stored matrix: 134 MB of scratch for each thread
 
@@ -54,15 +63,36 @@ class SolverScratch(NamedTuple):
     q: NDArray[np.float64]
     pair: NDArray[np.float32]
     simplex: SimplexScratch
-    tile: Tile
 
 
 def solver_scratch(own: OwnEntries, longest: int) -> SolverScratch:
-    """Scratch for users of at most so many items. K_u that are too large for it are gathered row by row."""
+    """Scratch for users of at most so many items. Of a stored matrix, larger K_u are gathered row by row."""
     side = longest if own.blocks.size else min(longest, _GATHERED)
     K_u, pair = np.empty(side**2, np.float32), np.empty((2, longest), np.float32)
     g, q = np.empty((2, longest))
-    return SolverScratch(K_u, g, q, pair, simplex_scratch(longest, side), tile_for(own.stored.W.shape[1]))
+    return SolverScratch(K_u, g, q, pair, simplex_scratch(longest, side))
+
+
+def own_corrected(own: OwnEntries, rows: Rows) -> OwnEntries:
+    """The entries of these users, gathered from a stored matrix that has a correction; others as they are."""
+    W = own.stored.W
+    if own.blocks.size or not W.size:
+        return own
+    starts = np.append(0, np.cumsum(np.diff(rows.indptr) ** 2))
+    blocks = np.empty(starts[-1], np.float32)
+    gather_squares(own.stored, rows, starts, blocks)
+    subtract_squares(W, own.stored.added, rows, starts, tile_for(W.shape[1]), blocks)
+    return own._replace(blocks=blocks, starts=starts)
+
+
+@compiled
+def gather_squares(K: StoredMatrix, rows: Rows, starts: np.ndarray, blocks: np.ndarray) -> None:
+    """K between each user's own items, without the correction, row by row from `starts[u]` of `blocks`."""
+    for u in range(rows.indptr.shape[0] - 1):
+        h = rows.indices[rows.indptr[u] : rows.indptr[u + 1]]
+        for i in range(h.shape[0]):
+            at = starts[u] + i * h.shape[0]
+            gather_row(K, h, i, blocks[at : at + h.shape[0]])
 
 
 @compiled
@@ -87,21 +117,21 @@ def solve_users(own: OwnEntries, problem: MarginProblem, rows: Rows, out: Solved
         g, q, floor = scratch.g[:m_u], scratch.q[:m_u], scratch.simplex.floor[:m_u]
         if m_u <= side:
             K_u = scratch.K_u[: m_u * m_u].reshape(m_u, m_u)
-            _gather(own, u, h, K_u, g, scratch.tile)
+            _gather(own, u, h, K_u, g)
             _begin(problem, h, q, g, alpha)
             solve_shrinking(K_u, q, g, lam, alpha, tol, scratch.simplex)
             low, high = worst_pair(g, alpha, floor)
         else:
             low_row, high_row = scratch.pair[0, :m_u], scratch.pair[1, :m_u]
             for i in range(m_u):
-                g[i] = _corrected_row(own.stored, h, i, low_row, scratch.tile)
+                g[i] = gather_row(own.stored, h, i, low_row)
             _begin(problem, h, q, g, alpha)
             low, high = worst_pair(g, alpha, floor)
             for _ in range(ROUNDS * EASY_STEPS * m_u):
                 if g[high] - g[low] <= tol:
                     break
-                _corrected_row(own.stored, h, low, low_row, scratch.tile)
-                _corrected_row(own.stored, h, high, high_row, scratch.tile)
+                gather_row(own.stored, h, low, low_row)
+                gather_row(own.stored, h, high, high_row)
                 low, high = move_weight(low_row, high_row, low, high, g, lam, alpha, floor)
         out.gaps[u] = g[high] - g[low]
         unsolved += out.gaps[u] > tol
@@ -110,31 +140,19 @@ def solve_users(own: OwnEntries, problem: MarginProblem, rows: Rows, out: Solved
 
 
 @inner
-def _gather(own: OwnEntries, u: int, h: np.ndarray, K_u: np.ndarray, totals: np.ndarray, tile: Tile) -> None:
+def _gather(own: OwnEntries, u: int, h: np.ndarray, K_u: np.ndarray, totals: np.ndarray) -> None:
     """K between user u's items h, and the sums of its rows: to the last bit the same from a matrix and from blocks."""
     m_u = h.shape[0]
     if own.blocks.shape[0] > 0:
         stride = (own.starts[u + 1] - own.starts[u]) // m_u
         for i in range(m_u):
             at = own.starts[u] + i * stride
-            K_u[i] = own.blocks[at : at + m_u]
+            for k in range(m_u):
+                K_u[i, k] = own.blocks[at + k]
             totals[i] = row_total(K_u[i])
         return
     for i in range(m_u):
         totals[i] = gather_row(own.stored, h, i, K_u[i])
-    if own.stored.W.shape[1] > 0:
-        subtract_square(own.stored.W, own.stored.added, h, K_u, tile)
-        for i in range(m_u):
-            totals[i] = row_total(K_u[i])
-
-
-@inner
-def _corrected_row(K: StoredMatrix, h: np.ndarray, x: int, out: np.ndarray, tile: Tile) -> float:
-    total = gather_row(K, h, x, out)
-    if K.W.shape[1] > 0:
-        subtract_row(K.W, K.added, h, x, out, tile)
-        total = row_total(out)
-    return total
 
 
 @compiled

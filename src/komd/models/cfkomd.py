@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CFKOMD"]
 
-_SOLVED_TOGETHER = 256  # users whose problems a thread solves at a time
+_SQUARES = 1 << 24  # entries between users' own items that a thread solves with at a time
 _ROUNDED = 1e-6  # beside numbers of single precision, what a sum of them may be off by
 _LEAST_RIDGE, _MOST_RIDGE = 1e-6, 1e9  # below, μ is lost in the rounding of K; above, what the filter leaves is
 _MOST_PRIOR = 1e6  # beyond it nothing of K is left beside the prior
@@ -196,7 +196,7 @@ class CFKOMD(KernelBased):
 
     def _solved(self, histories: Histories, own: OwnEntries, threads: int | None = 1) -> Solved:
         """Weights and offsets as scoring takes them, and KKT gaps."""
-        from komd._core.solve import MarginProblem, Solved, solve_users, solver_scratch
+        from komd._core.solve import MarginProblem, Solved, own_corrected, solve_users, solver_scratch
 
         # Half gradients are of the size of λ: a gap below its rounding cannot be asked for.
         tolerance = max(float(self.tolerance), _ROUNDING * float(self.regularization))
@@ -208,12 +208,14 @@ class CFKOMD(KernelBased):
         def solve(block: tuple[int, int]) -> int:
             a, b = block
             some, items = histories.block(a, b), slice(histories.indptr[a], histories.indptr[b])
-            mine = own._replace(starts=own.starts[a : b + 1]) if own.blocks.size else own
-            scratch = solver_scratch(own, int(some.lengths.max(initial=0)))
+            mine = own_corrected(own._replace(starts=own.starts[a : b + 1]), some.rows)
+            scratch = solver_scratch(mine, int(some.lengths.max(initial=0)))
             part = Solved(out.weights[items], out.offsets[a:b], out.gaps[a:b])
             return solve_users(mine, problem, some.rows, part, scratch)
 
-        unsolved = sum(pool.run(solve, pool.blocks(len(histories), _SOLVED_TOGETHER), threads=threads))
+        # At most 256 users, or the squares of their histories: what a thread gathers at a time.
+        pieces = pool.even_blocks(histories.lengths**2 + _SQUARES // 256, _SQUARES)
+        unsolved = sum(pool.run(solve, pieces, threads=threads))
         if unsolved:
             raise SolverError(
                 f"{unsolved} of {len(histories)} problems were not solved: the KKT gap is still {out.gaps.max():.3g}, "
