@@ -34,7 +34,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def found(data, tmp_path_factory):
-    """One comparison that several tests look at; its work is kept."""
+    """One comparison that several tests use; its results are kept."""
     folder = tmp_path_factory.mktemp("kept")
     models = ["Popularity, ECFOMD, MSDW(alpha=[0.5, 1])", UNSOLVABLE, komd.ECFOMD(regularization=0.0100000001)]
     return komd.compare(data, models, metrics=METRICS, folds=3, rng=4, keep=folder), folder

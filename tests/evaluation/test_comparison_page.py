@@ -142,7 +142,7 @@ def browser(tmp_path):
     """Run Chromium on a page; the test is skipped where there is none."""
     binary = next((found for name in NAMES if (found := shutil.which(name))), None)
     if binary is None:
-        pytest.skip("no Chromium here (Debian: apt-get install chromium): the page is not looked at in a browser")
+        pytest.skip("no Chromium here (Debian: apt-get install chromium): the page is not tested in a browser")
 
     def call(file, *words):
         command = [binary, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", *words, file.as_uri()]

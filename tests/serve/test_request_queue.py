@@ -1,4 +1,4 @@
-"""The threads behind the event loop: results, errors, and a line with an end."""
+"""The threads of the service: results, errors, and a bounded queue."""
 
 from __future__ import annotations
 

@@ -132,8 +132,8 @@ def test_what_the_command_refuses(shop, tmp_path):
 
 
 @pytest.fixture
-def rehearsed(shop, monkeypatch):
-    monkeypatch.setenv("KOMD_REHEARSED", str(shop / "shop.komd"))
+def preloaded(shop, monkeypatch):
+    monkeypatch.setenv("KOMD_PRELOADED", str(shop / "shop.komd"))
 
 
 def free_port():
@@ -142,10 +142,10 @@ def free_port():
 
 
 @pytest.mark.xdist_group("store")
-def test_no_acknowledged_event_is_lost_to_kill_9(shop, store, rehearsed):
+def test_no_acknowledged_event_is_lost_to_kill_9(shop, store, preloaded):
     """Writers write until the service is killed in the middle; what was answered is there after the next start."""
     context = multiprocessing.get_context("forkserver")  # imports once; each try is a new process all the same
-    context.set_forkserver_preload(["tests.serve.rehearsed"])
+    context.set_forkserver_preload(["tests.serve.preloaded"])
     rng = random.Random(5)
     items = komd.load(shop / "shop.komd").catalogue.items.values.to_pylist()
     kept: dict[str, set[str]] = {f"u{k}": set() for k in range(3)}

@@ -1,4 +1,4 @@
-"""What each try of the kill test would do again: imports, and one run through the model. Forked, never served from."""
+"""What every round of the kill test needs: imports, and a model that was loaded once. Forked, never served from."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ import komd.serve.app
 import komd.serve.connections  # noqa: F401
 from komd.serve.hot_reload import ModelWatcher
 
-if "KOMD_REHEARSED" in os.environ:
-    ModelWatcher(Path(os.environ["KOMD_REHEARSED"]))
+if "KOMD_PRELOADED" in os.environ:
+    ModelWatcher(Path(os.environ["KOMD_PRELOADED"]))
