@@ -192,15 +192,23 @@ def _quadratic_program(P, q, A):
     import cvxopt
 
     m = len(q)
-    options = {"show_progress": False, "abstol": 1e-13, "reltol": 1e-13, "feastol": 1e-12, "maxiters": 200}
-    answer = cvxopt.solvers.qp(
+    equalities = (cvxopt.matrix(np.array(A, float)), cvxopt.matrix(np.ones(len(A)))) if len(A) else ()
+    problem = (
         cvxopt.matrix(np.array(P, float)),
         cvxopt.matrix(np.array(q, float)),
         cvxopt.matrix(-np.eye(m)),
         cvxopt.matrix(np.zeros(m)),
-        *((cvxopt.matrix(np.array(A, float)), cvxopt.matrix(np.ones(len(A)))) if len(A) else ()),
-        options=options,
+        *equalities,
     )
+    for tolerance in (1e-13, 1e-10, 1e-7):
+        tight = {"abstol": tolerance, "reltol": tolerance, "feastol": max(tolerance, 1e-12)}
+        options = {"show_progress": False, "maxiters": 200} | tight
+        try:
+            answer = cvxopt.solvers.qp(*problem, options=options)
+            break
+        except ZeroDivisionError:  # the gap became 0 before the residual was as small as asked for
+            if tolerance == 1e-7:
+                raise
     alpha = np.maximum(np.array(answer["x"]).ravel(), 0.0)
     for row in np.asarray(A) > 0:  # back onto the simplex: interior points leave it by a rounding or two
         alpha[row] /= alpha[row].sum()
