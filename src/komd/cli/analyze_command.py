@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from komd.cli import options
 from komd.cli import output as show
@@ -22,20 +22,18 @@ __all__ = ["analyze"]
 def analyze(
     data: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="DATA",
             help="Each a data set: a file or pattern, SQL, or the name of one of the paper's (komd.datasets), as ciao.",
         ),
     ],
     report: Annotated[
-        Path | None, typer.Option("--report", metavar="DIR", help="Folder for index.html, results.md and results.json.")
+        Path | None, Option(metavar="DIR", help="Folder for index.html, results.md and results.json.")
     ] = None,
     work_limit: Annotated[
         int,
-        typer.Option(
-            "--work-limit",
-            min=1,
-            help="Count K exactly up to this much work (the sum of squared activities); sample its rows above.",
+        Option(
+            min=1, help="Count K exactly up to this much work (the sum of squared activities); sample its rows above."
         ),
     ] = 2_000_000_000,
     rng: options.Rng = 0,
@@ -72,9 +70,9 @@ def analyze(
     if len(found) > 1:
         show.console().print(rich_table(together))
     for each in found:
-        show.say(repr(each) if len(found) == 1 else "\n".join([printable(each.name), *each.verdict, ""]))
+        print(repr(each) if len(found) == 1 else "\n".join([printable(each.name), *each.verdict, ""]))
     if page is not None:
-        show.say(f"report: {page}")
+        print(f"report: {page}")
 
 
 def _paper_data(text: str) -> Interactions | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from komd.cli import interrupt, options
 from komd.cli import output as show
@@ -19,7 +20,7 @@ def compare(
     data: options.Data,
     models: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--models",
             "--model",
             "-m",
@@ -35,16 +36,14 @@ def compare(
     rng: options.Rng = 0,
     report: Annotated[
         Path | None,
-        typer.Option(
-            "--report",
+        Option(
             metavar="DIR",
             help="Folder for index.html, results.md and results.json. Results are kept in it: if interrupted, "
             "rerun the same command to resume.",
         ),
     ] = None,
     time_limit: Annotated[
-        str | None,
-        typer.Option("--time-limit", metavar="TIME", help="For each model over all folds: seconds, 10m, 1.5h."),
+        str | None, Option(metavar="TIME", help="For each model over all folds: seconds, 10m, 1.5h.")
     ] = None,
     reading: options.ReadingOptions = options.DEFAULT_READING,
     threads: options.Threads = None,
@@ -87,11 +86,11 @@ def compare(
     if as_json:
         print(found.to_json())
     else:
-        show.say(caption(found))
+        print(caption(found))
         console = show.console()
         console.print(rich_table(found, console.width))
-        show.say(legend())
+        print(legend())
         if page is not None:
-            show.say(f"report: {page}")
+            print(f"report: {page}")
     if all(row.failed is not None for row in found):
         raise typer.Exit(1)

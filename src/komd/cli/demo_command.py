@@ -6,14 +6,12 @@ import shlex
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from komd.cli import options
 from komd.cli import output as show
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from komd.data.interactions import Interactions
     from komd.engine.recommender import Recommender
 
@@ -23,40 +21,45 @@ _METRICS = {"auc": "AUC", "ndcg@10": "nDCG@10", "recall@20": "recall@20", "cover
 
 
 def demo(
-    users: Annotated[int, typer.Option("--users", min=50, help="How many users.")] = 2000,
-    items: Annotated[int, typer.Option("--items", min=50, help="How many items.")] = 600,
-    activity: Annotated[float, typer.Option("--activity", help="Mean number of items of a user.")] = 30.0,
+    users: Annotated[int, Option(min=50, help="How many users.")] = 2000,
+    items: Annotated[int, Option(min=50, help="How many items.")] = 600,
+    activity: Annotated[float, Option(help="Mean number of items of a user.")] = 30.0,
     rng: options.Rng = 0,
-    serve: Annotated[bool, typer.Option("--serve", help="Serve the catalogue, with a page to play with.")] = False,
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="With --serve: port; 0 takes a free one.")
-    ] = 8000,
+    serve: Annotated[bool, Option("--serve", help="Serve the catalogue, with a page to play with.")] = False,
+    port: Annotated[int, Option(min=0, max=65535, help="With --serve: port; 0 takes a free one.")] = 8000,
 ) -> None:
     """Generate a catalogue, fit, compare, recommend, explain: see what komd does."""
+    import numpy as np
+
     import komd
 
     if serve:
         _serve(komd.generate(users=users, items=items, activity=activity, rng=rng), port)
         return
 
-    show.say("Generating users with tastes, and hiding half of what some of them chose …")
+    print("Generating users with tastes, and hiding half of what some of them chose …")
     data = komd.generate(users=users, items=items, activity=activity, rng=rng)
     train, test = next(komd.split.folds(data, rng=rng))
-    show.say(f"{data!r}: {test.pairs:,} pairs hidden.")
-    show.say("Fitting …")
+    print(f"{data!r}: {test.pairs:,} pairs hidden.")
+    print("Fitting …")
     model = _compare(train, test)
-    user = _tested_user(train, test)
+    tested = np.flatnonzero(test.activity > 0)
+    user = train.users[int(tested[np.argmin(np.abs(train.activity[tested] - 8))])]  # a history of readable length
     best = _recommend(model, train, test, user)
-    show.say(f"Why {best}? Each item of the history adds its part; together they are the score, exactly.")
+    print(f"Why {best}? Each item of the history adds its part; together they are the score, exactly.")
     show.explanation(model.explain(user, best))
     _serve_new_user(model, train)
     _next_steps(users, items, activity, rng, user, best)
 
 
 def _serve(data: Interactions, port: int) -> None:
-    """Fit, save in a temporary folder, and serve until stopped."""
+    """Fit, save in a temporary folder with a table of the names and tastes of items, and serve until stopped."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     import komd
     from komd.cli import interrupt
+    from komd.data.generate import taste
     from komd.files import temporary_folder
     from komd.serve.serve_settings import Settings
     from komd.serve.server_process import run
@@ -64,22 +67,12 @@ def _serve(data: Interactions, port: int) -> None:
     with temporary_folder("komd-demo-") as folder:
         model, names = folder / "demo.komd", folder / "names.parquet"
         komd.CFKOMD().fit(data).save(model)
-        _write_names(data, names)
-        show.say(f"{data!r}: open the address below in a browser; Ctrl-C stops, and nothing is kept.")
+        ids = data.items.values.to_pylist()
+        columns = {"id": ids, "name": [each.rpartition(" (")[0] for each in ids], "taste": list(map(taste, ids))}
+        pq.write_table(pa.table(columns), names)
+        print(f"{data!r}: open the address below in a browser; Ctrl-C stops, and nothing is kept.")
         interrupt.yield_to()
         run(Settings(model=model, store=f"sqlite:///{folder / 'events.db'}", items=names, port=port))
-
-
-def _write_names(data: Interactions, path: Path) -> None:
-    """A table of the generated names, with the taste of each in a column of its own."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from komd.data.generate import taste
-
-    ids = data.items.values.to_pylist()
-    names = [name.rpartition(" (")[0] for name in ids]
-    pq.write_table(pa.table({"id": ids, "name": names, "taste": [taste(name) for name in ids]}), path)
 
 
 def _compare(train: Interactions, test: Interactions) -> Recommender:
@@ -96,19 +89,11 @@ def _compare(train: Interactions, test: Interactions) -> Recommender:
         gains.append(found["ndcg@10"].mean)
         show.row(made, model.text, *(f"{found[name].mean:.3f}" for name in _METRICS), f"{taken:.1f}")
     show.console().print(made)
-    times = (
-        f" In the first ten, CF-KOMD gains {gains[1] / gains[0]:.1f} times what popularity does." if gains[0] else ""
-    )
-    show.say(f"1 is perfect; an AUC of 0.5 is chance.{times}\n")
+    print("1 is perfect; an AUC of 0.5 is chance.", end="")
+    if gains[0]:
+        print(f" In the first ten, CF-KOMD gains {gains[1] / gains[0]:.1f} times what popularity does.", end="")
+    print("\n")
     return fitted[-1]
-
-
-def _tested_user(train: Interactions, test: Interactions) -> Any:
-    """A test user with a history of a readable length."""
-    import numpy as np
-
-    tested = np.flatnonzero(test.activity > 0)
-    return train.users[int(tested[np.argmin(np.abs(train.activity[tested] - 8))])]
 
 
 def _recommend(model: Recommender, train: Interactions, test: Interactions, user: Any) -> Any:
@@ -140,21 +125,20 @@ def _serve_new_user(model: Recommender, train: Interactions) -> None:
     start = time.perf_counter()
     result = model.recommend(histories={"new": [first, second]}, n=5)
     taken = 1000 * (time.perf_counter() - start)
-    show.say(f"A new user chose {first} and {second}. Nothing is retrained; {taken:.1f} ms later:")
+    print(f"A new user chose {first} and {second}. Nothing is retrained; {taken:.1f} ms later:")
     for line in result.table.to_pylist():
-        show.say(f"  {line['rank']}. {line['item_id']}")
+        print(f"  {line['rank']}. {line['item_id']}")
 
 
 def _next_steps(users: int, items: int, activity: float, rng: int, user: Any, best: Any) -> None:
-    made = ["generate", "-o", "plays.csv", "--users", users, "--items", items, "--activity", activity, "--rng", rng]
     commands: list[list[Any]] = [
-        made,
+        ["generate", "-o", "plays.csv", "--users", users, "--items", items, "--activity", activity, "--rng", rng],
         ["fit", "plays.csv", "-o", "plays.komd"],
         ["recommend", "plays.komd", "--user", user],
         ["recommend", "plays.komd", "--history", best],
         ["explain", "plays.komd", user, best],
         ["evaluate", "plays.csv", "--model", "Popularity", "--model", "ECFOMD", "--model", "CFKOMD"],
     ]
-    show.say("\nTry next, with these or with your own plays.csv (a user and an item on each line):")
+    print("\nTry next, with these or with your own plays.csv (a user and an item on each line):")
     for words in commands:
-        show.say("  " + shlex.join(["komd", *map(str, words)]))
+        print("  " + shlex.join(["komd", *map(str, words)]))

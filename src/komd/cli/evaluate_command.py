@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from komd.cli import options
 from komd.cli import output as show
@@ -24,17 +24,12 @@ __all__ = ["evaluate"]
 @options.with_reading()
 def evaluate(
     data: Annotated[
-        list[str] | None, typer.Argument(metavar="DATA", help="To be split into folds; or give --train and --test.")
+        list[str] | None, Argument(metavar="DATA", help="To be split into folds; or give --train and --test.")
     ] = None,
-    train: Annotated[
-        list[str] | None, typer.Option("--train", metavar="DATA", help="To learn from; may be repeated.")
-    ] = None,
-    test: Annotated[
-        list[str] | None, typer.Option("--test", metavar="DATA", help="To be found; may be repeated.")
-    ] = None,
+    train: Annotated[list[str] | None, Option(metavar="DATA", help="To learn from; may be repeated.")] = None,
+    test: Annotated[list[str] | None, Option(metavar="DATA", help="To be found; may be repeated.")] = None,
     model: Annotated[
-        list[str] | None,
-        typer.Option("--model", help="As in Python; may be repeated. With --test alone: a saved model's folder."),
+        list[str] | None, Option(help="As in Python; may be repeated. With --test alone: a saved model's folder.")
     ] = None,
     metrics: options.Metrics = "auc,ndcg@100,recall@20",
     ties: options.Ties = "half",
@@ -207,4 +202,4 @@ def _show(results: list[dict[str, Any]], over: str) -> None:
     show.console().print(made)
     data = results[0].get("train") or results[0]["data"]
     known = "learned from" if "train" in results[0] else "data:"
-    show.say(f"{over}; {known} {data['users']:,} users × {data['items']:,} items, {data['interactions']:,} pairs")
+    print(f"{over}; {known} {data['users']:,} users × {data['items']:,} items, {data['interactions']:,} pairs")

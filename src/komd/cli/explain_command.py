@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from komd.cli import options
 from komd.cli import output as show
@@ -16,10 +16,10 @@ __all__ = ["explain"]
 def explain(
     model: options.ModelFolder,
     ids: Annotated[
-        list[str], typer.Argument(metavar="[USER] ITEM", help="A known user and an item; with --history, an item.")
+        list[str], Argument(metavar="[USER] ITEM", help="A known user and an item; with --history, an item.")
     ],
     history: Annotated[
-        str | None, typer.Option("--history", metavar='"A,B,C"', help="Items of a user that the model need not know.")
+        str | None, Option(metavar='"A,B,C"', help="Items of a user that the model need not know.")
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:

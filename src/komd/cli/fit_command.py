@@ -6,7 +6,7 @@ import time as clock
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from komd.cli import options
 from komd.cli import output as show
@@ -18,10 +18,10 @@ __all__ = ["fit"]
 def fit(
     data: options.Data,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="MODEL", help="Folder to save the model to, as plays.komd.")
+        Path, Option("--output", "-o", metavar="MODEL", help="Folder to save the model to, as plays.komd.")
     ],
     model: Annotated[
-        str, typer.Option("--model", help="As in Python: ECFOMD, \"CFKOMD(kernel='rbf', regularization=0.1)\".")
+        str, Option(help="As in Python: ECFOMD, \"CFKOMD(kernel='rbf', regularization=0.1)\".")
     ] = "CFKOMD(kernel='tanimoto')",
     reading: options.ReadingOptions = options.DEFAULT_READING,
     threads: options.Threads = None,
@@ -42,12 +42,12 @@ def fit(
     interactions = reading.read(data, memory)
     read = clock.perf_counter()
     if not as_json:
-        show.say(f"read    {interactions!r} in {read - start:.1f} s")
+        print(f"read    {interactions!r} in {read - start:.1f} s")
     chosen.fit(interactions, threads=threads, memory=memory)
     fitted = clock.perf_counter()
     held = f"; {chosen.held}" if isinstance(chosen, KernelBased) else ""
     if not as_json:
-        show.say(f"fitted  {chosen.text} in {fitted - read:.1f} s{held}")
+        print(f"fitted  {chosen.text} in {fitted - read:.1f} s{held}")
     chosen.save(output)
     saved = clock.perf_counter()
     size = sum(file.stat().st_size for file in output.iterdir())
@@ -59,4 +59,4 @@ def fit(
             facts["storage"] = {"form": chosen.held.storage, "density": chosen.held.density, "bytes": chosen.held.bytes}
         show.json_document(facts | {"seconds": seconds})
     else:
-        show.say(f"saved   {output} ({readable(size)}) in {saved - fitted:.1f} s")
+        print(f"saved   {output} ({readable(size)}) in {saved - fitted:.1f} s")

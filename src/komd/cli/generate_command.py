@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from komd.cli import options
 from komd.cli import output as show
@@ -24,41 +24,30 @@ _PAIRS = 1_000_000  # written at a time
 
 
 def generate(
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="A .csv or .parquet file to write.")],
+    output: Annotated[Path, Option("--output", "-o", metavar="FILE", help="A .csv or .parquet file to write.")],
     like: Annotated[
         str | None,
-        typer.Option(
-            "--like",
+        Option(
             metavar="NAME",
             help="In the shape of a known data set: msd (1.2 million users, 384,546 songs, 48 million pairs).",
         ),
     ] = None,
     users: Annotated[
-        int | None, typer.Option("--users", help="How many users.", show_default="2000; with --like as many as there")
+        int | None, Option(help="How many users.", show_default="2000; with --like as many as there")
     ] = None,
-    items: Annotated[
-        int | None, typer.Option("--items", help="How many items.", show_default="1000; with --like by --users")
-    ] = None,
+    items: Annotated[int | None, Option(help="How many items.", show_default="1000; with --like by --users")] = None,
     activity: Annotated[
-        float | None,
-        typer.Option("--activity", help="Mean number of items of a user.", show_default="30; with --like as there"),
+        float | None, Option(help="Mean number of items of a user.", show_default="30; with --like as there")
     ] = None,
     text_ids: Annotated[
-        bool, typer.Option("--text-ids", help="With --like: ids written as the original's, instead of numbers.")
+        bool, Option("--text-ids", help="With --like: ids written as the original's, instead of numbers.")
     ] = False,
-    tastes: Annotated[int | None, typer.Option("--tastes", help="Groups of items.", show_default="12")] = None,
+    tastes: Annotated[int | None, Option(help="Groups of items.", show_default="12")] = None,
     taste_strength: Annotated[
-        float | None,
-        typer.Option(
-            "--taste-strength", help="0: all follow popularity; 1: all keep to their tastes.", show_default="0.8"
-        ),
+        float | None, Option(help="0: all follow popularity; 1: all keep to their tastes.", show_default="0.8")
     ] = None,
-    item_tail: Annotated[
-        float | None, typer.Option("--item-tail", help="Larger: few items take most choices.", show_default="1")
-    ] = None,
-    user_tail: Annotated[
-        float | None, typer.Option("--user-tail", help="Larger: few users make most choices.", show_default="0.6")
-    ] = None,
+    item_tail: Annotated[float | None, Option(help="Larger: few items take most choices.", show_default="1")] = None,
+    user_tail: Annotated[float | None, Option(help="Larger: few users make most choices.", show_default="0.6")] = None,
     rng: options.Rng = 0,
     as_json: options.AsJson = False,
 ) -> None:
@@ -82,7 +71,7 @@ def generate(
     if as_json:
         show.json_document({"path": str(output), "bytes": size} | show.counts(data))
     else:
-        show.say(f"wrote {output} ({readable(size)}): {data!r}")
+        print(f"wrote {output} ({readable(size)}): {data!r}")
 
 
 def _given(**values: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-import typer
+from typer import Argument, Option
 
 from komd.checks import one_of, whole
 from komd.errors import InputError
@@ -52,33 +52,27 @@ def _quietly(asked: bool) -> bool:
 
 def _word(option: str, *choices: str, help: str) -> Any:
     """An option that takes one of a few words."""
-    return typer.Option(
-        option, metavar="|".join(choices), callback=lambda word: one_of(option, word, choices), help=help
-    )
+    return Option(option, metavar="|".join(choices), callback=lambda word: one_of(option, word, choices), help=help)
 
 
-AsJson = Annotated[bool, typer.Option("--json", callback=_quietly, help="Print one JSON document instead of tables.")]
+AsJson = Annotated[bool, Option("--json", callback=_quietly, help="Print one JSON document instead of tables.")]
 Data = Annotated[
-    list[str], typer.Argument(metavar="DATA", help="Files or patterns (CSV, TSV, '::', Parquet, gz, SQLite), or SQL.")
+    list[str], Argument(metavar="DATA", help="Files or patterns (CSV, TSV, '::', Parquet, gz, SQLite), or SQL.")
 ]
 Folds = Annotated[
     int,
-    typer.Option(
+    Option(
         "--folds", callback=lambda folds: whole("--folds", folds, 2), help="Groups of users that are tested in turn."
     ),
 ]
 Half = Annotated[str, _word("--half", "random", "given", "time", help="Which half of a tested user is held out.")]
-ListLength = Annotated[
-    int, typer.Option("-n", "--n", callback=lambda n: whole("-n", n, 1), help="Length of the lists.")
-]
-Memory = Annotated[
-    str | None, typer.Option("--memory", metavar="SIZE", help="Budget such as 8GB; 60 % of what is free.")
-]
-Metrics = Annotated[str, typer.Option("--metrics", help="auc, map@k, ndcg@k, recall@k, hit@k, mrr@k, coverage@k, …")]
-ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model (komd fit).")]
+ListLength = Annotated[int, Option("-n", "--n", callback=lambda n: whole("-n", n, 1), help="Length of the lists.")]
+Memory = Annotated[str | None, Option("--memory", metavar="SIZE", help="Budget such as 8GB; 60 % of what is free.")]
+Metrics = Annotated[str, Option("--metrics", help="auc, map@k, ndcg@k, recall@k, hit@k, mrr@k, coverage@k, …")]
+ModelFolder = Annotated[Path, Argument(metavar="MODEL", help="Folder of a saved model (komd fit).")]
 OnUnknown = Annotated[str, _word("--on-unknown", "error", "skip", help="What an unknown id leads to.")]
-Rng = Annotated[int, typer.Option("--rng", min=0, help="Seed: the same gives the same.")]
-Threads = Annotated[int | None, typer.Option("--threads", help="How many threads; every core by default.")]
+Rng = Annotated[int, Option("--rng", min=0, help="Seed: the same gives the same.")]
+Threads = Annotated[int | None, Option("--threads", help="How many threads; every core by default.")]
 Ties = Annotated[str, _word("--ties", "half", "strict", help="What equal scores count in AUC: one half, or none.")]
 
 
@@ -87,7 +81,7 @@ def _column(text: str) -> str | int:
     return int(text) if text.isascii() and text.isdigit() else text
 
 
-_option = functools.partial(typer.Option, rich_help_panel="Reading")
+_option = functools.partial(Option, rich_help_panel="Reading")
 _column_option = functools.partial(_option, metavar="COLUMN", parser=_column)
 
 
@@ -96,23 +90,19 @@ class ReadingOptions:
     """How DATA is read: the options that `with_reading` gives to a command, named as the arguments of `komd.read`."""
 
     user: Annotated[
-        str | None,
-        _column_option("--user", help="Column of user ids: a name, or a position from 0. Usual names are recognised."),
+        str | None, _column_option(help="Column of user ids: a name, or a position from 0. Usual names are recognised.")
     ] = None
-    item: Annotated[str | None, _column_option("--item", help="Column of item ids.")] = None
-    rating: Annotated[str | None, _column_option("--rating", help="Column for --min-rating.")] = None
-    time: Annotated[str | None, _column_option("--time", help="Column of times.")] = None
+    item: Annotated[str | None, _column_option(help="Column of item ids.")] = None
+    rating: Annotated[str | None, _column_option(help="Column for --min-rating.")] = None
+    time: Annotated[str | None, _column_option(help="Column of times.")] = None
     min_rating: Annotated[
         float | None,
         _option(
-            "--min-rating",
             help="Keep only rows rated at least this; a model knows the others as seen. Without it, rows rated 0 are "
-            "left out and negative ones refused.",
+            "left out and negative ones refused."
         ),
     ] = None
-    separator: Annotated[
-        str | None, _option("--separator", help="Between the columns of text: ',' tab space '::' …")
-    ] = None
+    separator: Annotated[str | None, _option(help="Between the columns of text: ',' tab space '::' …")] = None
     header: Annotated[
         bool | None,
         _option(
@@ -122,8 +112,7 @@ class ReadingOptions:
         ),
     ] = None
     database: Annotated[
-        str | None,
-        _option("--database", help="A DuckDB or SQLite file, or what else DuckDB can attach; the data is then SQL."),
+        str | None, _option(help="A DuckDB or SQLite file, or what else DuckDB can attach; the data is then SQL.")
     ] = None
 
     def read(self, data: list[str], memory: str | None) -> Interactions:

@@ -40,7 +40,6 @@ __all__ = [
     "print_rows",
     "recommendations",
     "row",
-    "say",
     "scores",
     "similar",
     "table",
@@ -59,11 +58,6 @@ def console() -> Console:
 
     fixed = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDTH
     return Console(width=fixed, highlight=False, markup=False, emoji=False)
-
-
-def say(text: str = "") -> None:
-    """A line on standard output, as it is."""
-    print(text)
 
 
 def note(text: str) -> None:
@@ -119,7 +113,7 @@ def recommendations(result: Recommendations, users: int | None = None) -> None:
     rows = _lists(result, "user", "nothing to recommend: no item is left")
     shown = len({str(line["user_id"]) for line in rows})
     if users is not None and users > shown:
-        say(f"… and {users - shown:,} more users: -o FILE writes all, --json prints all, --user picks some")
+        print(f"… and {users - shown:,} more users: -o FILE writes all, --json prints all, --user picks some")
     else:
         _say_more(len(result), "-o FILE writes all, --json prints all")
 
@@ -143,7 +137,7 @@ def _lists(result: Recommendations, heading: str, nothing: str) -> list[dict[str
     if rows:
         console().print(made)
     else:
-        say(nothing)
+        print(nothing)
     note_skipped(result.skipped)
     return rows
 
@@ -174,13 +168,13 @@ def note_skipped_pairs(count: int) -> None:
 
 def _say_more(rows: int, how: str) -> None:
     if rows > ROWS:
-        say(f"… and {rows - ROWS:,} more rows: {how}")
+        print(f"… and {rows - ROWS:,} more rows: {how}")
 
 
 def explanation(result: Explanation) -> None:
     """Contributions as bars, the global term, and their sum."""
     if result.fallback:
-        say(f"no history: the score of {printable(result.item)}, {result.score:g}, is its popularity")
+        print(f"no history: the score of {printable(result.item)}, {result.score:g}, is its popularity")
         return
     lines = result.table.to_pylist()
     kept, rest = lines[:_REASONS], lines[_REASONS:]
@@ -225,7 +219,7 @@ def folder(written: Written, model: str, as_json: bool) -> None:
         json_document({"model": model} | asdict(written) | {"path": str(written.path)})
         return
     before = f" ({written.resumed:,} were there already)" if written.resumed else ""
-    say(f"wrote lists of {written.people:,} users to {written.path} in {written.parts:,} parts{before}")
+    print(f"wrote lists of {written.people:,} users to {written.path} in {written.parts:,} parts{before}")
     if written.redone:
         note(f"{written.redone:,} parts that were there matched no checksum and were made again")
     note_skipped(written.skipped)

@@ -1,11 +1,12 @@
-"""`komd recommend`: the best items for known users, for new ones, or for all."""
+"""`komd recommend`: the best items for known users, for new ones, or for all, which a Spark cluster may serve."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from komd.cli import options
 from komd.cli import output as show
@@ -16,42 +17,35 @@ if TYPE_CHECKING:
     from komd.data.ids import Ids
     from komd.engine.results import Recommendations
 
-__all__ = ["items_given", "recommend"]
+__all__ = ["recommend"]
 
 _ROWS = 5_000_000  # made and written at a time: the lists of all users need not fit in memory
 
 
 def recommend(
     model: options.ModelFolder,
-    user: Annotated[
-        list[str] | None, typer.Option("--user", metavar="ID", help="A known user; may be repeated.")
-    ] = None,
+    user: Annotated[list[str] | None, Option(metavar="ID", help="A known user; may be repeated.")] = None,
     history: Annotated[
         list[str] | None,
-        typer.Option(
-            "--history", metavar='"A,B,C"', help="Items of a user that the model need not know; may be repeated."
-        ),
+        Option(metavar='"A,B,C"', help="Items of a user that the model need not know; may be repeated."),
     ] = None,
     n: options.ListLength = 10,
-    keep_seen: Annotated[bool, typer.Option("--keep-seen", help="Recommend also what a user has.")] = False,
+    keep_seen: Annotated[bool, Option("--keep-seen", help="Recommend also what a user has.")] = False,
     include_low_rated: Annotated[
-        bool, typer.Option("--include-low-rated", help="Recommend also what a user rated below fit's --min-rating.")
+        bool, Option("--include-low-rated", help="Recommend also what a user rated below fit's --min-rating.")
     ] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(
-            "--only",
+        Option(
             metavar="ITEMS",
             help="Only these (also items without users): a list with commas, or a file with one id per line.",
         ),
     ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option("--exclude", metavar="ITEMS", help="None of these: a list or a file.")
-    ] = None,
+    exclude: Annotated[list[str] | None, Option(metavar="ITEMS", help="None of these: a list or a file.")] = None,
     on_unknown: options.OnUnknown = "error",
     output: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--output",
             "-o",
             metavar="OUT",
@@ -61,8 +55,7 @@ def recommend(
     ] = None,
     spark: Annotated[
         str | None,
-        typer.Option(
-            "--spark",
+        Option(
             metavar="MASTER",
             help="Let a Spark cluster make the lists and write them to the folder OUT: spark://HOST:7077, local[2], …",
         ),
@@ -84,21 +77,15 @@ def recommend(
             raise InputError("--spark writes the lists of all users to a folder (-o NAME), without --user or --history")
         if threads is not None:
             raise InputError("--threads has no effect with --spark: Spark decides how many cores work")
-        from komd.cli.recommend_on_spark import recommend_on_spark
 
-        recommend_on_spark(
-            model,
-            spark,
-            folder,
-            n=n,
-            exclude_seen=not keep_seen,
-            exclude_low_rated=not include_low_rated,
-            only=only,
-            exclude=exclude,
-            on_unknown=on_unknown,
-            memory=memory,
-            as_json=as_json,
-        )
+        def all_lists(fitted: Any) -> Any:
+            allowed, denied = (_items(fitted.komd.catalogue.items, given, on_unknown) for given in (only, exclude))
+            seen, low_rated = not keep_seen, not include_low_rated
+            return fitted.recommendForAllUsers(
+                n, format="long", excludeSeen=seen, items=allowed, exclude=denied, excludeLowRated=low_rated
+            )
+
+        _write_by_spark(spark, model, all_lists, folder, memory, as_json)
         return
     fitted = komd.load(model)
     catalogue = fitted.catalogue
@@ -106,13 +93,17 @@ def recommend(
     everyone = not user and not history
     if everyone and output is None and not as_json:  # the table is cut: no need to serve all
         users = catalogue.users.values.slice(0, -(-show.ROWS // n))
+    histories = None
+    if history:  # of users that the model need not know, by a name for each
+        chosen = (options.ids_of(catalogue.items, options.listed(text), on_unknown) for text in history)
+        histories = {f"history {k}": ids for k, ids in enumerate(chosen, 1)}
     asked: dict[str, Any] = {
         "n": n,
-        "histories": _histories(catalogue.items, history, on_unknown) if history else None,
+        "histories": histories,
         "exclude_seen": not keep_seen,
         "exclude_low_rated": not include_low_rated,
-        "items": items_given(catalogue.items, only, on_unknown),
-        "exclude": items_given(catalogue.items, exclude, on_unknown),
+        "items": _items(catalogue.items, only, on_unknown),
+        "exclude": _items(catalogue.items, exclude, on_unknown),
         "on_unknown": on_unknown,
         "threads": threads,
         "memory": memory,
@@ -144,12 +135,7 @@ def recommend(
         show.note_skipped(facts["skipped"])
 
 
-def _histories(ids: Ids, texts: list[str], on_unknown: str) -> dict[str, list[Any]]:
-    """Histories of users that the model need not know, by a name for each."""
-    return {f"history {k}": options.ids_of(ids, options.listed(text), on_unknown) for k, text in enumerate(texts, 1)}
-
-
-def items_given(ids: Ids, given: list[str] | None, on_unknown: str) -> list[Any] | None:
+def _items(ids: Ids, given: list[str] | None, on_unknown: str) -> list[Any] | None:
     """Item ids from lists and files; None when nothing was given."""
     if given is None:
         return None
@@ -165,3 +151,32 @@ def items_given(ids: Ids, given: list[str] | None, on_unknown: str) -> list[Any]
         else:
             texts += options.listed(text)
     return options.ids_of(ids, texts, on_unknown)
+
+
+def _write_by_spark(
+    master: str, model: Path, all_lists: Callable[[Any], Any], folder: Path, memory: str | None, as_json: bool
+) -> None:
+    """Write Parquet files to a folder, which the executors must be able to write to."""
+    from komd.spark import KomdRecommenderModel
+
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} exists already, and Spark does not resume from old parts; choose another folder")
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    try:
+        session = SparkSession.builder.master(master).appName("komd recommend").getOrCreate()
+    except PySparkException as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"Spark does not start with --spark {master}: {reason}; it needs Java 17 or later") from error
+    try:
+        fitted = KomdRecommenderModel.load(model, memory=memory)
+        all_lists(fitted).write.mode("overwrite").parquet(folder.absolute().as_uri())
+        rows = session.read.parquet(folder.absolute().as_uri()).count()
+    finally:
+        session.stop()
+    users = len(fitted.komd.catalogue.users)
+    if as_json:
+        show.json_document({"model": fitted.komd.text, "path": str(folder), "people": users, "rows": rows})
+    else:
+        print(f"wrote the lists of {users:,} users, {rows:,} rows, to {folder}")

@@ -47,7 +47,7 @@ def write_result(tables: Iterable[pa.Table], path: Path, facts: Mapping[str, obj
     if as_json:
         show.json_document({**facts, "path": str(path), "rows": rows, "bytes": size})
     else:
-        show.say(f"wrote {rows:,} rows to {path} ({readable(size)})")
+        print(f"wrote {rows:,} rows to {path} ({readable(size)})")
 
 
 def write(tables: Iterable[pa.Table], path: Path) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
-import typer
+from typer import Argument, Option
 
 from komd.cli import options
 from komd.cli import output as show
@@ -20,18 +20,17 @@ __all__ = ["score"]
 @options.with_reading(*options.RATING_OPTIONS)
 def score(
     model: options.ModelFolder,
-    pairs: Annotated[list[str], typer.Argument(metavar="PAIRS", help="Files of users and items, or SQL.")],
+    pairs: Annotated[list[str], Argument(metavar="PAIRS", help="Files of users and items, or SQL.")],
     histories: Annotated[
         list[str] | None,
-        typer.Option(
-            "--histories",
+        Option(
             metavar="DATA",
             help="What the users of the pairs have chosen, where the model need not know them; may be repeated.",
         ),
     ] = None,
     on_unknown: options.OnUnknown = "error",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="OUT", help="Write all to a file (.csv, .parquet, .json).")
+        Path | None, Option("--output", "-o", metavar="OUT", help="Write all to a file (.csv, .parquet, .json).")
     ] = None,
     reading: options.ReadingOptions = options.DEFAULT_READING,
     threads: options.Threads = None,

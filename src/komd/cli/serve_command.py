@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from komd.cli import interrupt, options
 
@@ -14,36 +14,32 @@ __all__ = ["serve"]
 
 def serve(
     model: options.ModelFolder,
-    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
     store: Annotated[
         str | None,
-        typer.Option(
-            "--store",
+        Option(
             metavar="URL",
             envvar="KOMD_STORE",
             help="Where live histories are kept: sqlite:///FILE or postgresql://…; a file beside the model by default.",
         ),
     ] = None,
     items: Annotated[
-        Path | None,
-        typer.Option("--items", metavar="NAMES", help="Table (CSV, TSV, Parquet) with id, name and further columns."),
+        Path | None, Option(metavar="NAMES", help="Table (CSV, TSV, Parquet) with id, name and further columns.")
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="File with one token per line; requests must carry one of them.")
+        Path | None, Option(help="File with one token per line; requests must carry one of them.")
     ] = None,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="How many processes.")] = 1,
+    workers: Annotated[int, Option(min=1, help="How many processes.")] = 1,
     origin: Annotated[
-        list[str] | None,
-        typer.Option("--origin", help="A site whose pages may use the API, as https://shop.example; may be repeated."),
+        list[str] | None, Option(help="A site whose pages may use the API, as https://shop.example; may be repeated.")
     ] = None,
     insecure: Annotated[
-        bool,
-        typer.Option("--insecure", help="Listen beyond this machine without a token. Everybody may read and write."),
+        bool, Option("--insecure", help="Listen beyond this machine without a token. Everybody may read and write.")
     ] = False,
-    log_requests: Annotated[bool, typer.Option("--log-requests", help="A line for each request, without ids.")] = False,
+    log_requests: Annotated[bool, Option("--log-requests", help="A line for each request, without ids.")] = False,
     log_ids: Annotated[
-        bool, typer.Option("--log-ids", help="Let the log name ids: in addresses, and in what errors say.")
+        bool, Option("--log-ids", help="Let the log name ids: in addresses, and in what errors say.")
     ] = False,
 ) -> None:
     """Serve recommendations over HTTP, with live histories in a database and a page to play with."""

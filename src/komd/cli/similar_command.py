@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, cast
 
-import typer
+from typer import Argument
 
 from komd.cli import options
 from komd.cli import output as show
@@ -17,7 +17,7 @@ __all__ = ["similar"]
 
 def similar(
     model: options.ModelFolder,
-    items: Annotated[list[str], typer.Argument(metavar="ITEM...", help="Ids of items that the model knows.")],
+    items: Annotated[list[str], Argument(metavar="ITEM...", help="Ids of items that the model knows.")],
     n: options.ListLength = 10,
     on_unknown: options.OnUnknown = "error",
     as_json: options.AsJson = False,

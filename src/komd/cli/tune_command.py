@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from komd.cli import interrupt, options
 from komd.cli import output as show
@@ -17,37 +17,26 @@ _SHOWN = 10
 
 @options.with_reading()
 def tune(
-    data: Annotated[list[str], typer.Argument(metavar="DATA", help="To learn from: files or patterns, or SQL.")],
+    data: Annotated[list[str], Argument(metavar="DATA", help="To learn from: files or patterns, or SQL.")],
     model: Annotated[
-        str,
-        typer.Option(
-            "--model", "-m", help="As in Python: CFKOMD, EASE, \"CFKOMD(kernel='rbf')\". What it sets is kept."
-        ),
+        str, Option("--model", "-m", help="As in Python: CFKOMD, EASE, \"CFKOMD(kernel='rbf')\". What it sets is kept.")
     ] = "CFKOMD",
-    metric: Annotated[
-        str, typer.Option("--metric", help="What to maximise: auc, map@k, ndcg@k, recall@k, …")
-    ] = "ndcg@100",
-    budget: Annotated[str, typer.Option("--budget", metavar="TIME", help="Seconds, 10m, 1.5h.")] = "10m",
-    trials: Annotated[int | None, typer.Option("--trials", help="At most this many settings.")] = None,
-    folds: Annotated[int, typer.Option("--folds", help="Inner folds that the data are split into.")] = 5,
-    rounds: Annotated[int, typer.Option("--rounds", help="How many of the inner folds to measure on.")] = 2,
+    metric: Annotated[str, Option(help="What to maximise: auc, map@k, ndcg@k, recall@k, …")] = "ndcg@100",
+    budget: Annotated[str, Option(metavar="TIME", help="Seconds, 10m, 1.5h.")] = "10m",
+    trials: Annotated[int | None, Option(help="At most this many settings.")] = None,
+    folds: Annotated[int, Option(help="Inner folds that the data are split into.")] = 5,
+    rounds: Annotated[int, Option(help="How many of the inner folds to measure on.")] = 2,
     half: options.Half = "random",
     rng: options.Rng = 0,
     held_out: Annotated[
         list[str] | None,
-        typer.Option(
-            "--held-out", metavar="FILE", help="What is tested later: refuse to tune if DATA contains any of it."
-        ),
+        Option(metavar="FILE", help="What is tested later: refuse to tune if DATA contains any of it."),
     ] = None,
     keep: Annotated[
         Path | None,
-        typer.Option(
-            "--keep", metavar="DIR", help="Folder for the trials; if interrupted, rerun the same command to resume."
-        ),
+        Option(metavar="DIR", help="Folder for the trials; if interrupted, rerun the same command to resume."),
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot of the search, as plays.svg.")
-    ] = None,
+    plot: Annotated[Path | None, Option(metavar="FILE", help="Write a plot of the search, as plays.svg.")] = None,
     reading: options.ReadingOptions = options.DEFAULT_READING,
     threads: options.Threads = None,
     memory: options.Memory = None,
@@ -88,12 +77,12 @@ def tune(
         print(found.to_json())
         return
     counts = found.counts()
-    show.say(
+    print(
         f"{len(found.trials)} settings in {found.seconds:.0f} s on {found.rounds} inner folds; "
         f"{counts['pruned']} stopped early, {counts['failed']} failed"
     )
     for trial in found.top(_SHOWN):
-        show.say(f"{trial.value:.4f}  {trial.text}")
+        print(f"{trial.value:.4f}  {trial.text}")
     if plot is not None:
-        show.say(f"plot: {plot}")
-    show.say(f'best: --model "{found.text}"')
+        print(f"plot: {plot}")
+    print(f'best: --model "{found.text}"')
