@@ -156,7 +156,8 @@ def test_users_dense_is_sparse_gathered_is_row_by_row(gather_at_most, seed, m, e
 def test_users_of_a_corrected_matrix(seed, m, factors):
     """K − W W' + (the last factors): the answer on the matrix written out."""
     rng = np.random.default_rng(seed)
-    W = (rng.standard_normal((m, factors)) / np.sqrt(m * factors)).astype(np.float32)
+    W = rng.standard_normal((m, factors)).astype(np.float32)
+    W /= np.linalg.norm(W, 2)  # W W' has eigenvalues up to 1
     added = int(rng.integers(0, factors + 1))
     signs = np.where(np.arange(factors) < factors - added, 1.0, -1.0)
     C = sparse_kernel(rng, m) + 2 * np.eye(m, dtype=np.float32)  # far from singular, corrected or not
