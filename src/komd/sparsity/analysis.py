@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,7 @@ class Analysis:
 
     def report(self, folder: str | Path) -> Path:
         """Write index.html, results.md and results.json; returns the page's path."""
-        return Analyses((self,)).report(folder)
+        return Analyses([self]).report(folder)
 
     def __repr__(self) -> str:
         from komd.sparsity.sparsity_report import text
@@ -98,25 +98,14 @@ class Analysis:
         return text(self)
 
 
-class Analyses(Sequence[Analysis]):
-    """Several data sets side by side. A sequence of `Analysis`."""
+class Analyses(tuple[Analysis, ...]):
+    """Several data sets side by side: a tuple of `Analysis`."""
 
-    def __init__(self, found: Sequence[Analysis]) -> None:
-        self._found = tuple(found)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._found[key]
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def __iter__(self) -> Iterator[Analysis]:
-        return iter(self._found)
+    __slots__ = ()
 
     def to_json(self) -> str:
         """A list of everything as JSON."""
-        made = {"datasets": [each.to_dict() for each in self]}
-        return json_text(made, indent=2)
+        return json_text({"datasets": [each.to_dict() for each in self]}, indent=2)
 
     def to_markdown(self) -> str:
         """The table of densities, then a section for each data set."""
@@ -189,24 +178,9 @@ def analyze(
         chosen, reason = how.storage, str(how)
     except InputError as refused:
         chosen, reason = "", str(refused)
-    words = verdict(users, items, kernel, expected, tails, known, prices, chosen)
-    return Analysis(
-        name,
-        users,
-        items,
-        data.pairs,
-        data.density,
-        kernel,
-        expected,
-        *tails,
-        known,
-        prices,
-        room,
-        chosen,
-        reason,
-        words,
-        time.perf_counter() - start,
-    )
+    words = verdict(items, kernel, expected, tails, known, prices, chosen)
+    measured = (users, items, data.pairs, data.density, kernel, expected, *tails, known, prices)
+    return Analysis(name, *measured, room, chosen, reason, words, time.perf_counter() - start)
 
 
 def compare(
@@ -221,8 +195,6 @@ def compare(
     if not isinstance(data, Mapping) or not data:
         raise InputError("compare takes at least one data set by name, as {'plays': data}")
     return Analyses(
-        [
-            analyze(each, name=str(name), work_limit=work_limit, memory=memory, rng=rng, threads=threads)
-            for name, each in data.items()
-        ]
+        analyze(each, name=str(name), work_limit=work_limit, memory=memory, rng=rng, threads=threads)
+        for name, each in data.items()
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from importlib import metadata
 from typing import TYPE_CHECKING
 
 from komd import html, svg
@@ -36,14 +37,9 @@ def page(found: Sequence[Analysis]) -> str:
     if not svg.available():
         parts.append(html.no_plots())
     parts += [_section(each, place) for place, each in enumerate(found)]
-    return html.page(f"komd analyze: {heading}", heading, lead, "\n".join(parts), _footer(found))
-
-
-def _footer(found: Sequence[Analysis]) -> str:
-    from importlib import metadata
-
     spent = sum(each.seconds for each in found)
-    return f"Made by komd analyze. komd {metadata.version('komd')}; {spent:.1f} s of analysis."
+    footer = f"Made by komd analyze. komd {metadata.version('komd')}; {spent:.1f} s of analysis."
+    return html.page(f"komd analyze: {heading}", heading, lead, "\n".join(parts), footer)
 
 
 def _section(found: Analysis, place: int) -> str:

@@ -22,6 +22,7 @@ _MARKS = {  # estimate: marker, colour
     "degree-aware": ("s", THIRD),
     "saturating": ("D", FIRST),
 }
+_ESTIMATE: dict[str, Any] = {"markersize": 7.5, "markerfacecolor": "none", "markeredgewidth": 1.8}
 
 
 def tail_plot(tail: Tail, mark: str) -> str:
@@ -77,16 +78,7 @@ def draw_densities(axes: Any, found: Sequence[Analysis], columns: int = 4) -> No
         ends = [100 * value for value in (each.kernel.value, *each.expected.values())]
         axes.plot([min(ends), max(ends)], [place, place], color=FAINT, linewidth=1.4, zorder=1)
         for name, (marker, colour) in _MARKS.items():
-            axes.plot(
-                100 * each.expected[name],
-                place,
-                marker,
-                color=colour,
-                markersize=7.5,
-                markerfacecolor="none",
-                markeredgewidth=1.8,
-                zorder=4,
-            )
+            axes.plot(100 * each.expected[name], place, marker, color=colour, zorder=4, **_ESTIMATE)
     axes.set_yticks(range(len(shown)), [f"{shortened(each.name, 28)}  {percent(each.kernel.value)}" for each in shown])
     axes.set_ylim(len(shown) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0, labelsize=10.5)
@@ -96,13 +88,7 @@ def draw_densities(axes: Any, found: Sequence[Analysis], columns: int = 4) -> No
     from matplotlib.lines import Line2D
 
     bar: dict[str, Any] = {"color": INK, "linestyle": "none", "marker": "|", "markersize": 11, "markeredgewidth": 3.2}
-    estimate: dict[str, Any] = {
-        "linestyle": "none",
-        "markersize": 7.5,
-        "markerfacecolor": "none",
-        "markeredgewidth": 1.8,
-    }
     handles = [Line2D([], [], label="K, counted", **bar)]
     for name, (marker, colour) in _MARKS.items():
-        handles.append(Line2D([], [], color=colour, marker=marker, label=name, **estimate))
+        handles.append(Line2D([], [], color=colour, linestyle="none", marker=marker, label=name, **_ESTIMATE))
     legend_above(axes, handles, columns=columns, fontsize=10.5, gap=1.4)

@@ -26,33 +26,24 @@ TAILS = ("tail", "least", "median", "most", "Gini", "top 1 %", "top 10 %", "slop
 
 
 def cells(found: Analysis) -> list[str]:
-    """A row of the table of densities."""
+    """A row of the table of densities; that of a sampled K with the half width of its interval."""
+    kernel = found.kernel
+    margin = "" if kernel.exact else f" ± {100 * (kernel.high - kernel.low) / 2:.2g}"
     return [
         printable(found.name),
         f"{found.users:,}",
         f"{found.items:,}",
         f"{found.pairs:,}",
         percent(found.density),
-        kernel_cell(found),
+        percent(kernel.value) + margin,
         *(percent(found.expected[name]) for name in ("d(K)", "degree-aware", "saturating")),
         found.chosen or "none fits",
     ]
 
 
-def kernel_cell(found: Analysis) -> str:
-    """The density of K; a sampled one with the half width of its interval."""
-    value = found.kernel.value
-    if found.kernel.exact:
-        return percent(value)
-    return f"{percent(value)} ± {100 * (found.kernel.high - found.kernel.low) / 2:.2g}"
-
-
 def tail_rows(found: Analysis) -> list[list[str]]:
     """A row for each tail."""
-    return [
-        _tail_cells(name, each)
-        for name, each in (("users an item", found.popularity), ("items a user", found.activity))
-    ]
+    return [_tail_cells("users an item", found.popularity), _tail_cells("items a user", found.activity)]
 
 
 def _tail_cells(name: str, tail: Tail) -> list[str]:
@@ -65,11 +56,8 @@ def _tail_cells(name: str, tail: Tail) -> list[str]:
         f"{tail.gini:.2f}",
         f"{100 * tail.top1:.3g} %",
         f"{100 * tail.top10:.3g} %",
-        f"{line.slope:.2f}" if line else "–",
-        f"{line.r2:.2f}" if line else "–",
-        f"{fit.exponent:.2f} ± {fit.error:.2f}" if fit else "–",
-        f"{fit.x_min:,}" if fit else "–",
-        f"{fit.ks:.3f}" if fit else "–",
+        *([f"{line.slope:.2f}", f"{line.r2:.2f}"] if line else ["–"] * 2),
+        *([f"{fit.exponent:.2f} ± {fit.error:.2f}", f"{fit.x_min:,}", f"{fit.ks:.3f}"] if fit else ["–"] * 3),
     ]
 
 

@@ -17,7 +17,6 @@ _FEW = 100  # pairs below which tails are not discussed
 
 
 def verdict(
-    users: int,
     items: int,
     kernel: Density,
     expected: dict[str, float],
@@ -46,8 +45,7 @@ def about_tail(tail: Tail) -> str:
     """The fits of one side in a sentence."""
     if tail.fit is None:
         return f"No power law was fitted: {tail.why}."
-    fit = tail.fit
-    share = fit.size / tail.size
+    fit, share = tail.fit, tail.fit.size / tail.size
     words = (
         f"From {fit.x_min:,} on ({fit.size:,} {tail.noun}s, {100 * share:.3g} %) a power law of exponent "
         f"{fit.exponent:.2f} ± {fit.error:.2f}, Kolmogorov-Smirnov distance {fit.ks:.3f}"
@@ -55,7 +53,8 @@ def about_tail(tail: Tail) -> str:
     for rival in fit.rivals:
         judged = {"undecided": "not distinguishable from", "power law": "better than"}.get(rival.better, "worse than")
         article = "an" if rival.name[0] == "e" else "a"
-        words += f"; {judged} {article} {rival.name} (p {_p(rival.p)})"
+        p = "< 0.001" if rival.p < 0.001 else f"{rival.p:.2g}"
+        words += f"; {judged} {article} {rival.name} (p {p})"
     return words + "."
 
 
@@ -67,11 +66,8 @@ def times(factor: float) -> str:
     """
     if max(factor, 1 / factor) < _SAME:
         return "hardly changes the density"
-    return (
-        f"multiplies the density by {_number(factor)}"
-        if factor > 1
-        else f"divides the density by {_number(1 / factor)}"
-    )
+    by = "multiplies" if factor > 1 else "divides"
+    return f"{by} the density by {_number(max(factor, 1 / factor))}"
 
 
 def _number(factor: float) -> str:
@@ -93,18 +89,16 @@ def _fullness(value: float) -> str:
 
 def _driver(found: Effects) -> str:
     users, items = found.users, found.items
-    strength = {"user": max(users, 1 / users), "item": max(items, 1 / items)}
-    if max(strength.values()) < _SAME:
+    sides = ("user", users, "equally active users"), ("item", items, "equally popular items")
+    (first, factor, flat), (second, other, _) = sorted(sides, key=lambda side: -max(side[1], 1 / side[1]))
+    if max(factor, 1 / factor) < _SAME:
         return "Neither tail matters: with equally popular items and equally active users K would be about as full."
     if users > _SAME and items < 1 / _SAME and _SAME > users * items > 1 / _SAME:
         return (
             f"The two tails have opposite effects of about equal size: the user tail {times(users)}, "
             f"the item tail {times(items)}."
         )
-    first = "user" if strength["user"] >= strength["item"] else "item"
-    factor, other = (users, items) if first == "user" else (items, users)
-    second = "item" if first == "user" else "user"
-    tail = f"The {first} tail drives the density: against {_flat(first)} it {times(factor)}"
+    tail = f"The {first} tail drives the density: against {flat} it {times(factor)}"
     why = {
         (True, "user"): ", because very active users connect many items",
         (False, "user"): ", because the most active users connect the same items again and again",
@@ -114,10 +108,6 @@ def _driver(found: Effects) -> str:
     return f"{tail}{why}. The {second} tail {times(other)}."
 
 
-def _flat(side: str) -> str:
-    return "equally active users" if side == "user" else "equally popular items"
-
-
 def _unexplained(value: float, expected: dict[str, float]) -> str:
     ratio = value / expected["saturating"] if expected["saturating"] else 1.0
     paper = max(value / expected["d(K)"], expected["d(K)"] / value) if expected["d(K)"] and value else 1.0
@@ -125,16 +115,12 @@ def _unexplained(value: float, expected: dict[str, float]) -> str:
     if paper >= 2:
         side = "below" if expected["d(K)"] < value else "above"
         start = f"The paper's d(K), which ignores tails, is {_number(paper)} times {side} the true density. "
+    end = "The two tails explain the density: clustered tastes add little."
     if ratio < 1 / _SAME:
-        return (
-            start + f"Tastes are clustered: K is {_number(1 / ratio)} times sparser than its two tails alone explain."
-        )
-    if ratio > _SAME:
-        return (
-            start
-            + f"K is {_number(ratio)} times fuller than its two tails alone explain: active users have broad tastes."
-        )
-    return start + "The two tails explain the density: clustered tastes add little."
+        end = f"Tastes are clustered: K is {_number(1 / ratio)} times sparser than its two tails alone explain."
+    elif ratio > _SAME:
+        end = f"K is {_number(ratio)} times fuller than its two tails alone explain: active users have broad tastes."
+    return start + end
 
 
 def _meaning(value: float, costs: Sequence[Cost], chosen: str) -> str:
@@ -148,9 +134,5 @@ def _meaning(value: float, costs: Sequence[Cost], chosen: str) -> str:
         words += f" {readable(dense.bytes)})"
     else:
         words = f"Sparse storage gains nothing ({readable(sparse.bytes)} against {readable(dense.bytes)} dense)"
-    ends = {"dense": "komd stores it dense", "sparse": "komd stores it sparse", "streamed": "komd streams it"}
-    return f"{words}; {ends[chosen]}. Every kernel without its constant term has the same zeros."
-
-
-def _p(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"{value:.2g}"
+    end = "komd streams it" if chosen == "streamed" else f"komd stores it {chosen}"
+    return f"{words}; {end}. Every kernel without its constant term has the same zeros."
