@@ -31,14 +31,13 @@ def weighted(rng, lists):
     return WeightedUsers(*rows, rng.standard_normal(len(rows.indices)), rng.standard_normal(len(lists)))
 
 
-def stored(K, *, sparse=False, W=None, added=0):
-    """A float32 matrix dense or compressed, with the correction W W'."""
-    W = np.zeros((len(K), 0), np.float32) if W is None else W
+def stored(K, *, sparse=False):
+    """A float32 matrix, dense or compressed."""
     rows = csr_array(K)
     compressed = rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.astype(np.float32)
     if sparse:
-        return StoredMatrix(np.zeros((0, 0), np.float32), *compressed, W, added)
-    return StoredMatrix(K, np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), W, added)
+        return StoredMatrix(np.zeros((0, 0), np.float32), *compressed)
+    return StoredMatrix(K, np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
 
 
 def pairs_of(R):

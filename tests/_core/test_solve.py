@@ -22,6 +22,7 @@ from komd._core.solve import (
 from tests import reference
 from tests._core.arrays import compiled_anew, rows_of, stored
 
+NO_W = np.zeros((0, 0), np.float32)
 TOL = 1e-9
 lambdas = st.sampled_from([0.0, 1e-6, 0.01, 1.0, 100.0])
 seeds = st.integers(0, 2**32 - 1)
@@ -59,11 +60,11 @@ def gathered_before(K, histories, beside):
         block[:, : len(h)] = K[np.ix_(h, h)]
         pieces.append(block.ravel())
         starts.append(starts[-1] + block.size)
-    return OwnEntries(stored(np.zeros((0, 0), np.float32)), np.concatenate(pieces), np.array(starts, np.int64))
+    return OwnEntries(stored(np.zeros((0, 0), np.float32)), np.concatenate(pieces), np.array(starts, np.int64), NO_W)
 
 
-def from_matrix(matrix):
-    return OwnEntries(matrix, np.zeros(0, np.float32), np.zeros(0, np.int64))
+def from_matrix(matrix, W=NO_W, added=0):
+    return OwnEntries(matrix, np.zeros(0, np.float32), np.zeros(0, np.int64), W, added)
 
 
 def solved(own, K, histories, exact=True, lam=0.01, theta=1.0, tol=TOL):
@@ -71,7 +72,8 @@ def solved(own, K, histories, exact=True, lam=0.01, theta=1.0, tol=TOL):
     own = own_corrected(own, rows)
     out = Solved(np.empty(len(rows.indices)), np.empty(len(histories)), np.empty(len(histories)))
     problem = MarginProblem(K.sum(axis=1, dtype=np.float64), exact, theta, lam, tol)
-    unsolved = solve_users(own, problem, rows, out, solver_scratch(own, max(map(len, histories), default=0)))
+    scratch = solver_scratch(own, max(map(len, histories), default=0))
+    unsolved = solve_users(own.stored, own.blocks, own.starts, problem, rows, out, scratch)
     return unsolved, np.split(out.weights, rows.indptr[1:-1]), out.offsets, out.gaps
 
 
@@ -164,7 +166,7 @@ def test_users_of_a_corrected_matrix(seed, m, factors):
     K = (C.astype(float) - (W * signs).astype(float) @ W.T.astype(float)).astype(np.float32)
     histories = random_histories(rng, m, 4)
     for sparse in (False, True):
-        own = from_matrix(stored(C, sparse=sparse, W=W, added=added))
+        own = from_matrix(stored(C, sparse=sparse), W, added)
         unsolved, weights, _, _ = solved(own, K, histories, exact=False, lam=0.1)
         assert unsolved == 0
         for u, h in enumerate(histories):

@@ -153,9 +153,9 @@ def test_entries_between_own_items(storage, corrections, seed, kernel):
                 found = np.zeros((len(h), len(h)), np.float32)
                 for x in range(len(h)):
                     gather_row(own.stored, h, x, found[x])
-                if own.stored.W.shape[1]:
-                    W = own.stored.W[h].astype(float)
-                    signs = np.where(np.arange(W.shape[1]) < W.shape[1] - own.stored.added, 1.0, -1.0)
+                if own.W.shape[1]:
+                    W = own.W[h].astype(float)
+                    signs = np.where(np.arange(W.shape[1]) < W.shape[1] - own.added, 1.0, -1.0)
                     found = found - (W * signs) @ W.T
             case.same(found, case.expected[np.ix_(h, h)])
 

@@ -30,17 +30,12 @@ class CountedPairs(NamedTuple):
 
 
 class StoredMatrix(NamedTuple):
-    """A matrix in memory: `dense`, or compressed rows if that is empty, minus W W'.
-
-    The last `added` columns of W are added instead of subtracted. W has no columns if there is no such correction.
-    """
+    """A matrix in memory: `dense`, or compressed rows if that is empty."""
 
     dense: NDArray[np.float32]
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
     values: NDArray[np.float32]
-    W: NDArray[np.float32]
-    added: int
 
 
 class WeightedUsers(NamedTuple):
@@ -56,12 +51,15 @@ class OwnEntries(NamedTuple):
     """K between each user's own items: to be gathered from `stored`, or gathered before, in `blocks`.
 
     In `blocks`, which is empty where it is not used, K_u stands row by row from `starts[u]`; every row may go on with
-    entries that are not needed here, up to the `starts` of the next user.
+    entries that are not needed here, up to the `starts` of the next user. From a stored matrix W W' is still to be
+    subtracted (its last `added` columns added); W has no columns where there is no such correction.
     """
 
     stored: StoredMatrix
     blocks: NDArray[np.float32]
     starts: NDArray[np.int64]
+    W: NDArray[np.float32]
+    added: int = 0
 
 
 class StripArrays(NamedTuple):

@@ -12,7 +12,10 @@ from komd._core.sweep import sweep
 
 __all__ = [
     "EASY_STEPS",
+    "FLOOR",
     "ROUNDS",
+    "G",
+    "Q",
     "SimplexScratch",
     "move_weight",
     "simplex_scratch",
@@ -112,25 +115,24 @@ EASY_STEPS = 20  # times m_u: a problem that needs more is ill-conditioned, and 
 ROUNDS = 50
 
 
+# Rows of `SimplexScratch.lines`; the last two are for callers.
+_G_KEPT, _ALPHA_KEPT, _DIRECTION, _RESIDUAL, _SEARCH, _PRODUCT, FLOOR, G, Q = range(9)
+
+
 class SimplexScratch(NamedTuple):
-    """Buffers of one thread: the smaller problem of `solve_shrinking`, conjugate gradients on it, and `floor`."""
+    """Buffers of one thread: the smaller problem of `solve_shrinking`, and lines as long as the problem.
+
+    Few arrays, since each costs a part of a microsecond in every call.
+    """
 
     kept: NDArray[np.int32]
     K_kept: NDArray[np.float32]
-    g_kept: NDArray[np.float64]
-    alpha_kept: NDArray[np.float64]
-    direction: NDArray[np.float64]
-    residual: NDArray[np.float64]
-    search: NDArray[np.float64]
-    product: NDArray[np.float64]
-    floor: NDArray[np.float64]
+    lines: NDArray[np.float64]
 
 
 def simplex_scratch(items: int, side: int) -> SimplexScratch:
     """Scratch for problems of so many items, of which `solve_shrinking` sees those of at most `side`."""
-    g, alpha, direction, residual, search, product, floor = np.empty((7, items))
-    kept, K_kept = np.empty(items, np.int32), np.empty(side**2, np.float32)
-    return SimplexScratch(kept, K_kept, g, alpha, direction, residual, search, product, floor)
+    return SimplexScratch(np.empty(items, np.int32), np.empty(side**2, np.float32), np.empty((9, items)))
 
 
 @compiled
@@ -143,7 +145,7 @@ def solve_shrinking(
     smaller problem that fits the cache, and the gradient of those set aside is computed afresh; if one of them now
     wants weight, the round is repeated. The caller judges the answer by its gap.
     """
-    kept, floor = scratch.kept, scratch.floor
+    kept, lines, floor = scratch.kept, scratch.lines, scratch.lines[FLOOR]
     m = alpha.shape[0]
     first = EASY_STEPS * m if m < _WORTH_SHRINKING else int(_FIRST_STEPS * m)
     if solve_simplex(K, g, lam, alpha, tol, first, floor[:m]) >= 0:
@@ -159,7 +161,7 @@ def solve_shrinking(
                 kept[size] = k
                 size += 1
         K_small = scratch.K_kept[: size * size].reshape(size, size)
-        g_kept, alpha_kept = scratch.g_kept[:size], scratch.alpha_kept[:size]
+        g_kept, alpha_kept = lines[_G_KEPT, :size], lines[_ALPHA_KEPT, :size]
         for x in range(size):
             row = K[kept[x]]
             out = K_small[x]
@@ -170,7 +172,7 @@ def solve_shrinking(
         for _ in range(ROUNDS):
             if solve_simplex(K_small, g_kept, lam, alpha_kept, 0.5 * tol, EASY_STEPS * size, floor[:size]) >= 0:
                 break
-            _descend_together(K_small, g_kept, lam, alpha_kept, tol, scratch)
+            _descend_together(K_small, g_kept, lam, alpha_kept, tol, lines)
         for x in range(size):
             alpha[kept[x]] = alpha_kept[x]
         place = 0
@@ -188,7 +190,7 @@ def solve_shrinking(
 
 @inner
 def _descend_together(
-    K: np.ndarray, g: np.ndarray, lam: float, alpha: np.ndarray, tol: float, scratch: SimplexScratch
+    K: np.ndarray, g: np.ndarray, lam: float, alpha: np.ndarray, tol: float, lines: np.ndarray
 ) -> None:
     """One long step for ill-conditioned problems: towards the minimum over all items with weight at once.
 
@@ -196,7 +198,7 @@ def _descend_together(
     weight turns negative. Where K is flat the step goes to the edge. Pairwise steps before and after do the rest.
     """
     m = alpha.shape[0]
-    d, r, p, Hp = scratch.direction[:m], scratch.residual[:m], scratch.search[:m], scratch.product[:m]
+    d, r, p, Hp = lines[_DIRECTION, :m], lines[_RESIDUAL, :m], lines[_SEARCH, :m], lines[_PRODUCT, :m]
     free = 0
     mean = 0.0
     for i in range(m):

@@ -12,7 +12,10 @@ from komd._core.factor_products import subtract_squares, tile_for
 from komd._core.groups import OwnEntries, Rows, StoredMatrix
 from komd._core.simplex import (
     EASY_STEPS,
+    FLOOR,
     ROUNDS,
+    G,
+    Q,
     SimplexScratch,
     move_weight,
     simplex_scratch,
@@ -59,8 +62,6 @@ class SolverScratch(NamedTuple):
     """Buffers of one thread."""
 
     K_u: NDArray[np.float32]
-    g: NDArray[np.float64]
-    q: NDArray[np.float64]
     pair: NDArray[np.float32]
     simplex: SimplexScratch
 
@@ -69,19 +70,17 @@ def solver_scratch(own: OwnEntries, longest: int) -> SolverScratch:
     """Scratch for users of at most so many items. Of a stored matrix, larger K_u are gathered row by row."""
     side = longest if own.blocks.size else min(longest, _GATHERED)
     K_u, pair = np.empty(side**2, np.float32), np.empty((2, longest), np.float32)
-    g, q = np.empty((2, longest))
-    return SolverScratch(K_u, g, q, pair, simplex_scratch(longest, side))
+    return SolverScratch(K_u, pair, simplex_scratch(longest, side))
 
 
 def own_corrected(own: OwnEntries, rows: Rows) -> OwnEntries:
     """The entries of these users, gathered from a stored matrix that has a correction; others as they are."""
-    W = own.stored.W
-    if own.blocks.size or not W.size:
+    if own.blocks.size or not own.W.size:
         return own
     starts = np.append(0, np.cumsum(np.diff(rows.indptr) ** 2))
     blocks = np.empty(starts[-1], np.float32)
     gather_squares(own.stored, rows, starts, blocks)
-    subtract_squares(W, own.stored.added, rows, starts, tile_for(W.shape[1]), blocks)
+    subtract_squares(own.W, own.added, rows, starts, tile_for(own.W.shape[1]), blocks)
     return own._replace(blocks=blocks, starts=starts)
 
 
@@ -96,8 +95,18 @@ def gather_squares(K: StoredMatrix, rows: Rows, starts: np.ndarray, blocks: np.n
 
 
 @compiled
-def solve_users(own: OwnEntries, problem: MarginProblem, rows: Rows, out: Solved, scratch: SolverScratch) -> int:
+def solve_users(
+    K: StoredMatrix,
+    blocks: np.ndarray,
+    starts: np.ndarray,
+    problem: MarginProblem,
+    rows: Rows,
+    out: Solved,
+    scratch: SolverScratch,
+) -> int:
     """The weights of a block of users, in the form that scoring takes (docs/guide/maths.md, "One scorer").
+
+    K between their own items is gathered from K, or stands in `blocks` already: see `OwnEntries`.
 
     With exact negatives the weight of item i is alpha_i + theta/m_u- and the offset theta/m_u-; else alpha_i and
     theta/m. Returns the number of users whose gap stayed above `tol`.
@@ -114,24 +123,25 @@ def solve_users(own: OwnEntries, problem: MarginProblem, rows: Rows, out: Solved
         out.offsets[u] = 0.0
         if m_u == 0:
             continue
-        g, q, floor = scratch.g[:m_u], scratch.q[:m_u], scratch.simplex.floor[:m_u]
+        lines = scratch.simplex.lines
+        g, q, floor = lines[G, :m_u], lines[Q, :m_u], lines[FLOOR, :m_u]
         if m_u <= side:
             K_u = scratch.K_u[: m_u * m_u].reshape(m_u, m_u)
-            _gather(own, u, h, K_u, g)
+            _gather(K, blocks, starts, u, h, K_u, g)
             _begin(problem, h, q, g, alpha)
             solve_shrinking(K_u, q, g, lam, alpha, tol, scratch.simplex)
             low, high = worst_pair(g, alpha, floor)
         else:
             low_row, high_row = scratch.pair[0, :m_u], scratch.pair[1, :m_u]
             for i in range(m_u):
-                g[i] = gather_row(own.stored, h, i, low_row)
+                g[i] = gather_row(K, h, i, low_row)
             _begin(problem, h, q, g, alpha)
             low, high = worst_pair(g, alpha, floor)
             for _ in range(ROUNDS * EASY_STEPS * m_u):
                 if g[high] - g[low] <= tol:
                     break
-                gather_row(own.stored, h, low, low_row)
-                gather_row(own.stored, h, high, high_row)
+                gather_row(K, h, low, low_row)
+                gather_row(K, h, high, high_row)
                 low, high = move_weight(low_row, high_row, low, high, g, lam, alpha, floor)
         out.gaps[u] = g[high] - g[low]
         unsolved += out.gaps[u] > tol
@@ -140,19 +150,27 @@ def solve_users(own: OwnEntries, problem: MarginProblem, rows: Rows, out: Solved
 
 
 @inner
-def _gather(own: OwnEntries, u: int, h: np.ndarray, K_u: np.ndarray, totals: np.ndarray) -> None:
+def _gather(
+    K: StoredMatrix,
+    blocks: np.ndarray,
+    starts: np.ndarray,
+    u: int,
+    h: np.ndarray,
+    K_u: np.ndarray,
+    totals: np.ndarray,
+) -> None:
     """K between user u's items h, and the sums of its rows: to the last bit the same from a matrix and from blocks."""
     m_u = h.shape[0]
-    if own.blocks.shape[0] > 0:
-        stride = (own.starts[u + 1] - own.starts[u]) // m_u
+    if blocks.shape[0] > 0:
+        stride = (starts[u + 1] - starts[u]) // m_u
         for i in range(m_u):
-            at = own.starts[u] + i * stride
+            at = starts[u] + i * stride
             for k in range(m_u):
-                K_u[i, k] = own.blocks[at + k]
+                K_u[i, k] = blocks[at + k]
             totals[i] = row_total(K_u[i])
         return
     for i in range(m_u):
-        totals[i] = gather_row(own.stored, h, i, K_u[i])
+        totals[i] = gather_row(K, h, i, K_u[i])
 
 
 @compiled

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from komd._core.compile import compiled, inner
-from komd._core.simplex import SimplexScratch, simplex_scratch, solve_shrinking
+from komd._core.simplex import G, Q, SimplexScratch, simplex_scratch, solve_shrinking
 
 __all__ = [
     "TwoSimplexProblem",
@@ -67,8 +67,6 @@ class TwoSimplexScratch(NamedTuple):
     """Buffers of one thread."""
 
     K_u: np.ndarray
-    g: np.ndarray
-    q: np.ndarray
     V: np.ndarray
     simplex: SimplexScratch
 
@@ -94,8 +92,7 @@ def state_for(indptr: np.ndarray, indices: np.ndarray, items: int) -> TwoSimplex
 
 def scratch_for(longest: int, items: int) -> TwoSimplexScratch:
     """Scratch buffers for `step_users`, for histories of at most `longest` items."""
-    g, q = np.empty((2, longest))
-    return TwoSimplexScratch(np.empty(longest**2, np.float32), g, q, np.empty(items), simplex_scratch(longest, longest))
+    return TwoSimplexScratch(np.empty(longest**2, np.float32), np.empty(items), simplex_scratch(longest, longest))
 
 
 @compiled
@@ -181,7 +178,7 @@ def _solve_positives(
     """The best p for the other side at a + beyond (a - a_before), starting from the p of the last step."""
     m_u = h.shape[0]
     K_u = scratch.K_u[: m_u * m_u].reshape(m_u, m_u)
-    g, q = scratch.g[:m_u], scratch.q[:m_u]
+    g, q = scratch.simplex.lines[G, :m_u], scratch.simplex.lines[Q, :m_u]
     for i in range(m_u):
         row = problem.K[h[i]]
         total = 0.0

@@ -75,7 +75,7 @@ def users_per_block(items: int) -> int:
     >>> users_per_block(3706), users_per_block(400_000)
     (64, 1)
     """
-    return int(np.clip(_STRIP_BYTES // (8 * max(items, 1)), 1, _MOST_USERS))
+    return min(max(_STRIP_BYTES // (8 * max(items, 1)), 1), _MOST_USERS)
 
 
 def rank_blocks(

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
 from komd._core.groups import StoredMatrix, WeightedUsers
-from komd.matrix.item_matrix import Advance, Arrays, BlockSums, Correction, ItemMatrix, Truncation, Vectors, multiplied
+from komd.matrix.item_matrix import (
+    NOTHING_STORED,
+    Advance,
+    Arrays,
+    BlockSums,
+    Correction,
+    ItemMatrix,
+    Truncation,
+    Vectors,
+    multiplied,
+)
 from komd.matrix.low_rank import signed_products
 
 __all__ = ["DenseMatrix"]
@@ -65,8 +76,9 @@ class DenseMatrix(ItemMatrix):
 
         score_dense(self.values, S, users, scores)
 
+    @cached_property
     def stored(self) -> StoredMatrix:
-        return super().stored()._replace(dense=self.values)
+        return NOTHING_STORED._replace(dense=self.values)
 
     def scaled(self, factors: NDArray[np.float64], threads: int | None = None) -> DenseMatrix:
         out, single = np.empty_like(self.values), factors.astype(np.float32)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,6 +22,7 @@ from komd.matrix.storage import Plan
 from komd.rows import pointers
 
 __all__ = [
+    "NOTHING_STORED",
     "WIDEST",
     "Advance",
     "Arrays",
@@ -41,14 +43,13 @@ BlockSums: TypeAlias = Callable[[list[tuple[int, int]]], Iterable[NDArray[np.flo
 """The sums of the rows of a streamed matrix, for blocks (first, last) of rows, in their order."""
 
 WIDEST = 8192  # columns of a strip at most: a user's scores of it stay in the cache
-_NOTHING = StoredMatrix(
+NOTHING_STORED = StoredMatrix(
     np.zeros((0, 0), np.float32),
     np.zeros(1, np.int64),
     np.zeros(0, np.int32),
     np.zeros(0, np.float32),
-    np.zeros((0, 0), np.float32),
-    0,
 )
+_NO_BLOCKS = np.zeros(0, np.float32), np.zeros(1, np.int64), np.zeros((0, 0), np.float32)
 
 
 @dataclass(frozen=True)
@@ -177,13 +178,14 @@ class ItemMatrix(ABC):
     def score(self, users: WeightedUsers, S: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
         """scores[u, j] = Σ_i w_i M[i, j] − b_u S_j, the sum over u's items."""
 
+    @cached_property
     def stored(self) -> StoredMatrix:
-        """The form in memory that compiled code reads; empty for a matrix that has none."""
-        return _NOTHING
+        """The form in memory that compiled code reads, without a correction; empty for a matrix that has none."""
+        return NOTHING_STORED
 
     def own_entries(self, rows: Rows) -> OwnEntries:
         """M between each user's own items."""
-        return OwnEntries(self.stored(), np.zeros(0, np.float32), np.zeros(1, np.int64))
+        return OwnEntries(self.stored, *_NO_BLOCKS)
 
     def contributions(
         self, rows: Rows, weights: NDArray[np.float64], items: NDArray[np.int32]

@@ -89,8 +89,9 @@ class LowRankMatrix(ItemMatrix):
         else:
             scores -= products(projected, self.W)
 
+    @property
     def stored(self) -> StoredMatrix:
-        return self.base.stored()._replace(W=self.W, added=self.added)
+        return self.base.stored
 
     def own_entries(self, rows: Rows) -> OwnEntries:
         return self._own_corrected(self.base.own_entries(rows), rows, None)
@@ -162,7 +163,7 @@ class LowRankMatrix(ItemMatrix):
 
         if own.blocks.size:
             pool.for_each(part, pool.blocks(len(rows.indptr) - 1, _TOGETHER), threads=threads)
-        return own._replace(stored=own.stored._replace(W=self.W, added=self.added))
+        return own._replace(W=self.W, added=self.added)
 
     def _projected(self, rows: Rows, weights: NDArray[np.float64]) -> NDArray[np.float32]:
         """W'w of each user with these weights, a row each, negated for the factors that are added."""

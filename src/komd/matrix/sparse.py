@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
 from komd._core.groups import StoredMatrix, WeightedUsers
-from komd.matrix.item_matrix import Advance, Arrays, BlockSums, Correction, ItemMatrix, Vectors, multiplied
+from komd.matrix.item_matrix import (
+    NOTHING_STORED,
+    Advance,
+    Arrays,
+    BlockSums,
+    Correction,
+    ItemMatrix,
+    Vectors,
+    multiplied,
+)
 from komd.matrix.low_rank import LowRankMatrix
 
 __all__ = ["SparseMatrix"]
@@ -82,10 +92,11 @@ class SparseMatrix(ItemMatrix):
     def score(self, users: WeightedUsers, S: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
         from komd._core.scoring import score_sparse
 
-        score_sparse(self.stored(), S, users, scores)
+        score_sparse(self.stored, S, users, scores)
 
+    @cached_property
     def stored(self) -> StoredMatrix:
-        return super().stored()._replace(indptr=self.indptr, indices=self.indices, values=self.values)
+        return NOTHING_STORED._replace(indptr=self.indptr, indices=self.indices, values=self.values)
 
     def scaled(self, factors: NDArray[np.float64], threads: int | None = None) -> SparseMatrix:
         single = factors.astype(np.float32)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
-from komd._core.groups import OwnEntries
+from komd._core.groups import OwnEntries, Rows
 from komd.checks import at_least, one_of, whole
 from komd.data.interactions import Interactions
 from komd.engine.catalogue import Catalogue
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CFKOMD"]
 
-_SQUARES = 1 << 24  # entries between users' own items that a thread solves with at a time
+_TOGETHER, _SQUARES = 256, 1 << 24  # users, and entries between their own items, that a thread solves at a time
 _ROUNDED = 1e-6  # beside numbers of single precision, what a sum of them may be off by
 _LEAST_RIDGE, _MOST_RIDGE = 1e-6, 1e9  # below, μ is lost in the rounding of K; above, what the filter leaves is
 _MOST_PRIOR = 1e6  # beyond it nothing of K is left beside the prior
@@ -196,26 +196,32 @@ class CFKOMD(KernelBased):
 
     def _solved(self, histories: Histories, own: OwnEntries, threads: int | None = 1) -> Solved:
         """Weights and offsets as scoring takes them, and KKT gaps."""
-        from komd._core.solve import MarginProblem, Solved, own_corrected, solve_users, solver_scratch
+        from komd._core import solve as core
 
         # Half gradients are of the size of λ: a gap below its rounding cannot be asked for.
         tolerance = max(float(self.tolerance), _ROUNDING * float(self.regularization))
         # Negative zero where negatives do not count: −b S is +0 then, and nobody is shown a score of −0.
         theta = float(self.negatives_weight) or -0.0
-        problem = MarginProblem(self.S, self.negatives == "exact", theta, float(self.regularization), tolerance)
-        out = Solved(np.empty(len(histories.indices)), np.empty(len(histories)), np.empty(len(histories)))
+        problem = core.MarginProblem(self.S, self.negatives == "exact", theta, float(self.regularization), tolerance)
+        out = core.Solved(np.empty(len(histories.indices)), np.empty(len(histories)), np.empty(len(histories)))
 
-        def solve(block: tuple[int, int]) -> int:
+        def solve(rows: Rows, own: OwnEntries, out: Solved, longest: int) -> int:
+            own = core.own_corrected(own, rows)
+            entries, blocks, starts, *_ = own
+            return core.solve_users(entries, blocks, starts, problem, rows, out, core.solver_scratch(own, longest))
+
+        def part(block: tuple[int, int]) -> int:
             a, b = block
             some, items = histories.block(a, b), slice(histories.indptr[a], histories.indptr[b])
-            mine = own_corrected(own._replace(starts=own.starts[a : b + 1]), some.rows)
-            scratch = solver_scratch(mine, int(some.lengths.max(initial=0)))
-            part = Solved(out.weights[items], out.offsets[a:b], out.gaps[a:b])
-            return solve_users(mine, problem, some.rows, part, scratch)
+            mine = core.Solved(out.weights[items], out.offsets[a:b], out.gaps[a:b])
+            return solve(some.rows, own._replace(starts=own.starts[a : b + 1]), mine, int(some.lengths.max(initial=0)))
 
-        # At most 256 users, or the squares of their histories: what a thread gathers at a time.
-        pieces = pool.even_blocks(histories.lengths**2 + _SQUARES // 256, _SQUARES)
-        unsolved = sum(pool.run(solve, pieces, threads=threads))
+        longest = int(histories.lengths.max(initial=0))
+        if len(histories) <= _TOGETHER and len(histories) * longest**2 <= _SQUARES:
+            unsolved = solve(histories.rows, own, out, longest)
+        else:
+            pieces = pool.even_blocks(histories.lengths**2 + _SQUARES // _TOGETHER, _SQUARES)
+            unsolved = sum(pool.run(part, pieces, threads=threads))
         if unsolved:
             raise SolverError(
                 f"{unsolved} of {len(histories)} problems were not solved: the KKT gap is still {out.gaps.max():.3g}, "

@@ -185,7 +185,7 @@ class CFOMD(Recommender):
         return layouts("dense")
 
     def _restore(self, arrays: Arrays) -> None:
-        self._prepare(restored(arrays, len(arrays["order"])).stored().dense)
+        self._prepare(restored(arrays, len(arrays["order"])).stored.dense)
 
     def solve(self, user: Any = None, *, history: Any = None) -> Solution:
         """The solved problem of a known user, or of a stranger with this history."""
