@@ -34,7 +34,7 @@ def explain(
     if history is None:
         result = fitted.explain(catalogue.users.parse(ids[0]), item)
     else:
-        chosen = options.ids_of(catalogue.items, options.listed(history), "error")
+        chosen = [catalogue.items.parse(text) for text in options.listed(history)]
         result = fitted.explain(item=item, history=chosen)
     if as_json:
         show.json_document({"model": fitted.text} | result.to_dict())

@@ -16,7 +16,6 @@ from komd.checks import one_of, whole
 from komd.errors import InputError
 
 if TYPE_CHECKING:
-    from komd.data.ids import Ids
     from komd.data.interactions import Interactions
     from komd.data.pairs import Pairs
 
@@ -36,7 +35,6 @@ __all__ = [
     "Rng",
     "Threads",
     "Ties",
-    "ids_of",
     "listed",
     "with_reading",
 ]
@@ -178,16 +176,3 @@ def listed(text: str) -> list[str]:
     except csv.Error as error:
         raise InputError(f"cannot read a list with commas from {text[:60]!r}…: {error}") from error
     return [part.strip() for row in rows for part in row if part.strip()]
-
-
-def ids_of(ids: Ids, texts: list[str], on_unknown: str) -> list[Any]:
-    """Command-line texts as ids of the catalogue."""
-    found: list[Any] = []
-    for text in texts:
-        try:
-            found.append(ids.parse(text))
-        except InputError:
-            if on_unknown != "skip":
-                raise
-            found.append(text)  # no id of this kind is written so: it is unknown, and skipped as such
-    return found

@@ -89,14 +89,16 @@ def recommend(
         return
     fitted = komd.load(model)
     catalogue = fitted.catalogue
-    users: Any = options.ids_of(catalogue.users, user, on_unknown) if user else None
+    users: Any = [catalogue.users.parse(text, on_unknown) for text in user] if user else None
     everyone = not user and not history
     if everyone and output is None and not as_json:  # the table is cut: no need to serve all
         users = catalogue.users.values.slice(0, -(-show.ROWS // n))
     histories = None
     if history:  # of users that the model need not know, by a name for each
-        chosen = (options.ids_of(catalogue.items, options.listed(text), on_unknown) for text in history)
-        histories = {f"history {k}": ids for k, ids in enumerate(chosen, 1)}
+        histories = {
+            f"history {k}": [catalogue.items.parse(each, on_unknown) for each in options.listed(text)]
+            for k, text in enumerate(history, 1)
+        }
     asked: dict[str, Any] = {
         "n": n,
         "histories": histories,
@@ -150,7 +152,7 @@ def _items(ids: Ids, given: list[str] | None, on_unknown: str) -> list[Any] | No
             texts += [line.strip() for line in lines if line.strip()]
         else:
             texts += options.listed(text)
-    return options.ids_of(ids, texts, on_unknown)
+    return [ids.parse(text, on_unknown) for text in texts]
 
 
 def _write_by_spark(

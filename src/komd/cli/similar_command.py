@@ -26,7 +26,7 @@ def similar(
     import komd
 
     fitted = komd.load(model)
-    asked = options.ids_of(fitted.catalogue.items, items, on_unknown)
+    asked = [fitted.catalogue.items.parse(text, on_unknown) for text in items]
     result = fitted.similar_items(asked, n=n, on_unknown=cast("OnUnknown", on_unknown))
     if as_json:
         show.print_rows("similar", [result.table], {"model": fitted.text, "skipped": result.skipped})

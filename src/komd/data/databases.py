@@ -23,7 +23,6 @@ from komd.errors import InputError, argument
 
 __all__ = ["duckdb_connection", "is_connection", "is_database", "opened_query", "single_table"]
 
-_SQLITE = b"SQLite format 3\0"
 _NO_ROWS = "the query gives no rows to read; it must be a SELECT"
 
 
@@ -43,11 +42,14 @@ def opened_query(query: str, database: Any, *, memory: int | None = None) -> Ite
     with ExitStack() as stack:
         if _is_sqlalchemy(database):
             yield _sqlalchemy_table(query, database, stack)
-        elif _sqlite_path(database) is not None:
-            connection = _sqlite_connection(_sqlite_path(database))
+        elif (path := _sqlite_path(database)) is not None:
+            if not path.exists():
+                raise InputError(f"no such database: {path}")
+            with explained(f"cannot open database {path}", sqlite3.Error):
+                connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)
             stack.callback(connection.close)
             yield _cursor_table(query, connection, stack)
-        elif callable(getattr(database, "cursor", None)) and not _is_duckdb_connection(database):
+        elif callable(getattr(database, "cursor", None)) and type(database).__name__ != "DuckDBPyConnection":
             yield _cursor_table(query, database, stack)
         else:
             connection = duckdb_connection(database, memory=memory)
@@ -108,14 +110,6 @@ def duckdb_connection(database: Any = None, *, memory: int | None = None) -> Any
         return connection
 
 
-def _sqlite_connection(path: Path | None) -> sqlite3.Connection:
-    assert path is not None
-    if not path.exists():
-        raise InputError(f"no such database: {path}")
-    with explained(f"cannot open database {path}", sqlite3.Error):
-        return sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)
-
-
 def _cursor_table(query: str, connection: Any, stack: ExitStack) -> SourceTable:
     """The rows that a DB-API connection returns."""
     with explained("the query failed", Exception):  # each driver has errors of its own
@@ -171,21 +165,17 @@ def _is_sqlalchemy(source: Any) -> bool:
     return any(kind.__module__.startswith("sqlalchemy.") for kind in type(source).__mro__)
 
 
-def _is_duckdb_connection(source: Any) -> bool:
-    return type(source).__name__ == "DuckDBPyConnection"
-
-
 def _is_sqlite(path: Path) -> bool:
-    return _starts(path, 16) == _SQLITE
+    return _start(path) == b"SQLite format 3\0"
 
 
 def _is_duckdb(path: Path) -> bool:
-    return _starts(path, 12)[8:] == b"DUCK"
+    return _start(path)[8:12] == b"DUCK"
 
 
-def _starts(path: Path, size: int) -> bytes:
+def _start(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(size)
+            return file.read(16)
     except (OSError, ValueError):
         return b""

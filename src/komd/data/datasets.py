@@ -26,7 +26,7 @@ import gzip
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,10 @@ __all__ = ["load", "names"]
 
 @dataclass(frozen=True)
 class _Form:
-    """One way in which a data set is distributed: files that must be there, and how they are read."""
+    """One way in which a data set is distributed: the files that must be there, and how they are read."""
 
-    files: tuple[str, ...]  # names or patterns
-    options: dict[str, Any] = field(default_factory=dict)  # for `read`
+    file: str  # a name or pattern
+    options: dict[str, Any]  # for `read`
     parse: Callable[[list[Path]], Any] = lambda paths: paths  # what `read` is given
     besides: tuple[str, ...] = ()  # further files, read where they exist, in that folder or another
 
@@ -80,15 +80,10 @@ def _book_crossing(paths: list[Path]) -> pa.Table:
 def _netflix(paths: list[Path]) -> pa.RecordBatchReader:
     """Files in which a line `movie:` stands above the lines `user,rating,date` of that movie."""
     schema = pa.schema({"user": pa.int32(), "item": pa.int32(), "time": pa.date32()})
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for path in paths:
-            yield from _netflix_movies(path, schema)
-
-    return pa.RecordBatchReader.from_batches(schema, batches())
+    return pa.RecordBatchReader.from_batches(schema, (batch for path in paths for batch in _movies(path, schema)))
 
 
-def _netflix_movies(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _movies(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     import pyarrow.csv as csv
 
     content = _bytes(path)
@@ -116,15 +111,18 @@ def _bytes(path: Path) -> bytes:
         return file.read()
 
 
-_PLAIN: dict[str, Any] = {"user": 0, "item": 1}
-_TIMED: dict[str, Any] = {**_PLAIN, "time": 3, "header": False}
-_NAMED: dict[str, Any] = {**_PLAIN, "header": True}
-_BARE: dict[str, Any] = {**_PLAIN, "header": False}
-_TABBED: dict[str, Any] = {"separator": "\t"}
-_DATED: dict[str, Any] = {"user": "user", "item": "item", "time": "time"}
+def _text(separator: str | None, *, header: bool = False, time: int | None = None) -> dict[str, Any]:
+    """How to read text whose first two columns are users and items."""
+    return {"user": 0, "item": 1, "time": time, "header": header, "separator": separator}
 
-_MOVIELENS = "https://grouplens.org/datasets/movielens/{}/ (GroupLens, University of Minnesota)"
-_GROUPLENS = "research use with acknowledgement (Harper & Konstan 2015); no commercial use without permission"
+
+def _movielens(size: str, folders: tuple[str, ...], *forms: _Form) -> _Source:
+    site = f"https://grouplens.org/datasets/movielens/{size}/ (GroupLens, University of Minnesota)"
+    terms = "research use with acknowledgement (Harper & Konstan 2015); no commercial use without permission"
+    return _Source(f"MovieLens {size.upper()}", folders, forms, site, terms)
+
+
+_DATED: dict[str, Any] = {"user": "user", "item": "item", "time": "time"}
 _LIBREC = "https://guoguibing.github.io/librec/datasets.html (Guibing Guo)"
 _HETREC = "https://grouplens.org/datasets/hetrec-2011/ (GroupLens, for the HetRec 2011 workshop)"
 _HETREC_TERMS = "non-commercial use with acknowledgement (Cantador, Brusilovsky & Kuflik 2011; "
@@ -138,41 +136,29 @@ _TASTE = "http://millionsongdataset.com/tasteprofile/ and http://millionsongdata
 _TASTE_TERMS = "non-commercial research use with acknowledgement (Bertin-Mahieux et al. 2011)"
 
 _SOURCES = {
-    "ml-100k": _Source(
-        "MovieLens 100K", ("ml-100k",), (_Form(("u.data",), _TIMED | _TABBED),), _MOVIELENS.format("100k"), _GROUPLENS
+    "ml-100k": _movielens("100k", ("ml-100k",), _Form("u.data", _text("\t", time=3))),
+    "ml-1m": _movielens(
+        "1m", ("ml-1m",), _Form("ratings.dat", _text("::", time=3)), _Form("ratings.csv", _text(None, header=True))
     ),
-    "ml-1m": _Source(
-        "MovieLens 1M",
-        ("ml-1m",),
-        (_Form(("ratings.dat",), _TIMED | {"separator": "::"}), _Form(("ratings.csv",), _NAMED)),
-        _MOVIELENS.format("1m"),
-        _GROUPLENS,
-    ),
-    "ml-10m": _Source(
-        "MovieLens 10M",
-        ("ml-10m", "ml-10M100K"),
-        (_Form(("ratings.dat",), _TIMED | {"separator": "::"}),),
-        _MOVIELENS.format("10m"),
-        _GROUPLENS,
-    ),
+    "ml-10m": _movielens("10m", ("ml-10m", "ml-10M100K"), _Form("ratings.dat", _text("::", time=3))),
     "filmtrust": _Source(
         "FilmTrust",
         ("filmtrust", "FilmTrust"),
-        (_Form(("ratings.txt",), _BARE | {"separator": " "}),),
+        (_Form("ratings.txt", _text(" ")),),
         _LIBREC,
         "research use with acknowledgement (Guo, Zhang & Yorke-Smith 2013)",
     ),
     "ciao": _Source(
         "CiaoDVD",
         ("ciaodvd", "CiaoDVD", "ciao"),
-        (_Form(("movie-ratings.txt",), _BARE | {"time": 5, "separator": ","}),),
+        (_Form("movie-ratings.txt", _text(",", time=5)),),
         _LIBREC,
         "research use with acknowledgement (Guo et al. 2014)",
     ),
     "lastfm": _Source(
         "Last.fm (HetRec 2011)",
         ("lastfm-hetrec", "hetrec2011-lastfm-2k", "lastfm"),
-        (_Form(("user_artists.dat",), _NAMED | _TABBED),),
+        (_Form("user_artists.dat", _text("\t", header=True)),),
         _HETREC,
         _HETREC_TERMS + "last.fm)",
     ),
@@ -180,9 +166,9 @@ _SOURCES = {
         "Delicious (HetRec 2011)",
         ("delicious-hetrec", "hetrec2011-delicious-2k", "delicious"),
         (
-            _Form(("user_taggedbookmarks-timestamps.dat",), _PLAIN | {"time": 3, "header": True} | _TABBED),
-            _Form(("user_taggedbookmarks.dat",), _NAMED | _TABBED),
-            _Form(("user_bookmarks.tsv",), _NAMED | _TABBED),
+            _Form("user_taggedbookmarks-timestamps.dat", _text("\t", header=True, time=3)),
+            _Form("user_taggedbookmarks.dat", _text("\t", header=True)),
+            _Form("user_bookmarks.tsv", _text("\t", header=True)),
         ),
         _HETREC,
         _HETREC_TERMS + "delicious.com)",
@@ -191,8 +177,8 @@ _SOURCES = {
         "Book-Crossing",
         ("book-crossing", "BX-CSV-Dump", "BX"),
         (
-            _Form(("BX-Book-Ratings.csv",), {"user": "user", "item": "item"}, _book_crossing),
-            _Form(("book_history.tsv",), _NAMED | _TABBED),
+            _Form("BX-Book-Ratings.csv", {"user": "user", "item": "item"}, _book_crossing),
+            _Form("book_history.tsv", _text("\t", header=True)),
         ),
         "http://www2.informatik.uni-freiburg.de/~cziegler/BX/ (Cai-Nicolas Ziegler, University of Freiburg)",
         "research use with acknowledgement (Ziegler et al. 2005)",
@@ -201,10 +187,10 @@ _SOURCES = {
         "Netflix Prize",
         ("netflix", "nf_prize_dataset", "netflix-prize-data", "netflix-half"),
         (
-            _Form(("training_set/mv_*.txt",), _DATED, _netflix),
-            _Form(("mv_*.txt",), _DATED, _netflix),
-            _Form(("combined_data_*.txt",), _DATED, _netflix),
-            _Form(("ratings.dat",), _BARE | {"separator": " "}),
+            _Form("training_set/mv_*.txt", _DATED, _netflix),
+            _Form("mv_*.txt", _DATED, _netflix),
+            _Form("combined_data_*.txt", _DATED, _netflix),
+            _Form("ratings.dat", _text(" ")),
         ),
         "https://www.kaggle.com/datasets/netflix-inc/netflix-prize-data (a copy: Netflix no longer distributes it)",
         "the rules of the Netflix Prize: research only, no redistribution",
@@ -212,17 +198,14 @@ _SOURCES = {
     "msd": _Source(
         "Million Song Dataset, Taste Profile",
         _SONGS,
-        (
-            _Form(("train_triplets.txt",), _BARE | _TABBED, besides=_VISIBLE),
-            _Form(("10000.txt",), _BARE | _TABBED, besides=_VISIBLE),
-        ),
+        tuple(_Form(file, _text("\t"), besides=_VISIBLE) for file in ("train_triplets.txt", "10000.txt")),
         _TASTE,
         _TASTE_TERMS,
     ),
     "msd-hidden": _Source(
         "Million Song Dataset challenge, the hidden half of the test users",
         _SONGS,
-        (_Form(("year1_test_triplets_hidden*.txt",), _BARE | _TABBED),),
+        (_Form("year1_test_triplets_hidden*.txt", _text("\t")),),
         _TASTE,
         _TASTE_TERMS,
     ),
@@ -272,11 +255,12 @@ def load(name: str, *, path: str | os.PathLike[str] | None = None) -> Interactio
     folders = [base, *(base / folder for folder in source.folders)]
     for form in source.forms:
         for folder in folders:
-            parts = [_matching(folder, file) for file in form.files]
-            if all(parts):
-                parts += [_first([folder, *folders], file) for file in form.besides]
-                return read(form.parse([found for part in parts for found in part]), **form.options)
-    wanted = ", ".join(file for form in source.forms for file in form.files)
+            found = _matching(folder, form.file)
+            if found:
+                for file in form.besides:  # in the first folder that has it
+                    found += next(filter(None, (_matching(each, file) for each in (folder, *folders))), [])
+                return read(form.parse(found), **form.options)
+    wanted = ", ".join(form.file for form in source.forms)
     looked = ", ".join(map(str, folders))
     raise InputError(f"{_absent(source)}. Looked for {wanted} (plain or .gz) in {looked}")
 
@@ -286,11 +270,6 @@ def _absent(source: _Source) -> str:
         f"{source.title} is not part of komd. Obtain it from {source.site}, under its owner's terms "
         f"({source.terms}), and unpack it"
     )
-
-
-def _first(folders: list[Path], pattern: str) -> list[Path]:
-    """The files of a name or pattern in the first folder that has any."""
-    return next(filter(None, (_matching(folder, pattern) for folder in folders)), [])
 
 
 def _matching(folder: Path, pattern: str) -> list[Path]:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from komd.data.ids import Ids, Numbers
-from komd.data.keys import byte_strings
+from komd.data.keys import byte_strings, is_bytes, is_text
 from komd.errors import InputError
 
 __all__ = ["Encoder", "as_text", "decoded", "encode", "number_sorted"]
@@ -20,6 +20,8 @@ __all__ = ["Encoder", "as_text", "decoded", "encode", "number_sorted"]
 _CANONICAL = r"^(0|-?[1-9][0-9]{0,18})$"  # the one way to write an integer in decimal digits
 _BATCH = 1 << 16  # values numbered at a time
 _SLOTS = 1 << 12
+_WIDE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}  # 64-bit offsets: one type for all batches
+_SHORT = {wide: short for short, wide in _WIDE.items()}
 _UUID = pa.uuid()
 _UUID_BYTES = pa.binary(16)
 
@@ -70,7 +72,8 @@ class Encoder:
         text of UUIDs.
         """
         is_uuid = uuids or (isinstance(array, pa.ExtensionArray) and array.type == _UUID)
-        array = _uuid_bytes(array) if uuids else _widened(_usable(array, self.noun))
+        array = _uuid_bytes(array) if uuids else _usable(array, self.noun)
+        array = array.cast(_WIDE.get(array.type, array.type))
         self._from_text &= text or not pa.types.is_large_string(array.type)
         if self.type is None:
             self.type, self._uuid = array.type, is_uuid
@@ -87,7 +90,9 @@ class Encoder:
         codes = np.concatenate(self._codes) if self._codes else np.zeros(0, np.int32)
         self._codes = []
         known = self._known()
-        used = np.ones(len(known), np.bool_) if among is None else _marked(codes[among], len(known))
+        used = np.full(len(known), among is None)
+        if among is not None:
+            used[codes[among]] = True
         values = _narrowed(known if among is None else known.filter(pa.array(used)), digits=self._from_text)
         self._forget()
         ids, places = number_sorted(values)
@@ -150,12 +155,6 @@ class Encoder:
         return array
 
 
-def _marked(numbers: Numbers, size: int) -> NDArray[np.bool_]:
-    marks = np.zeros(size, np.bool_)
-    marks[numbers] = True
-    return marks
-
-
 def _grown(array: NDArray[Any], used: int, needed: int) -> NDArray[Any]:
     if needed <= len(array):
         return array
@@ -176,9 +175,7 @@ def as_text(values: pa.Array) -> pa.Array:
     """Ids of any kind written as text (large_string)."""
     if isinstance(values, pa.ExtensionArray):
         return pa.array([str(uuid.UUID(bytes=b)) for b in values.storage.to_pylist()], pa.large_string())
-    if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
-        return pa.array([b.hex() for b in values.to_pylist()], pa.large_string())
-    if pa.types.is_fixed_size_binary(values.type):
+    if is_bytes(values.type):
         return pa.array([b.hex() for b in values.to_pylist()], pa.large_string())
     return values.cast(pa.large_string())
 
@@ -213,11 +210,7 @@ def _usable(array: pa.Array, noun: str) -> pa.Array:
             return array.cast(pa.int64())
         except pa.ArrowInvalid:
             raise InputError(f"{noun} ids must be whole numbers or text, got numbers with a fraction") from None
-    plain = (
-        types.is_string(t) or types.is_large_string(t) or types.is_binary(t) or types.is_large_binary(t)
-        or types.is_fixed_size_binary(t) or types.is_date32(t) or types.is_timestamp(t) or types.is_decimal(t)
-    )  # fmt: skip
-    if not plain:
+    if not (is_text(t) or is_bytes(t) or types.is_date32(t) or types.is_timestamp(t) or types.is_decimal(t)):
         raise InputError(f"{noun} ids cannot be of type {t}; use integers, text, UUIDs, dates or timestamps")
     return array
 
@@ -228,13 +221,6 @@ def _uuid_bytes(array: pa.Array) -> pa.Array:
     offsets, data = byte_strings(digits)
     raw = binascii.unhexlify(data[offsets[0] : offsets[-1]].tobytes())
     return pa.Array.from_buffers(_UUID_BYTES, len(array), [None, pa.py_buffer(raw)])
-
-
-def _widened(array: pa.Array) -> pa.Array:
-    """The same with 64-bit offsets, so that all batches have one type."""
-    if pa.types.is_string(array.type):
-        return array.cast(pa.large_string())
-    return array.cast(pa.large_binary()) if pa.types.is_binary(array.type) else array
 
 
 def _narrowed(values: pa.Array, *, digits: bool) -> pa.Array:
@@ -252,5 +238,4 @@ def _narrowed(values: pa.Array, *, digits: bool) -> pa.Array:
                 return values.cast(narrow)
             except pa.ArrowInvalid:
                 continue
-    short = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
-    return values.cast(short[t]) if t in short and values.nbytes < 2**31 - 1 else values
+    return values.cast(_SHORT[t]) if t in _SHORT and values.nbytes < 2**31 - 1 else values

@@ -7,6 +7,7 @@ two items goes to the more popular one, and between equally popular ones to the 
 
 from __future__ import annotations
 
+import bisect
 import builtins
 import datetime
 import difflib
@@ -21,7 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from komd.checks import one_of
-from komd.data.keys import array_of, byte_strings, bytes_of, integers, is_text, is_uuid, plain, show
+from komd.data.keys import array_of, byte_strings, bytes_of, integers, is_bytes, is_text, is_uuid, plain, show
 from komd.errors import InputError, UnknownIdError, argument
 
 __all__ = ["Ids", "Numbers"]
@@ -186,8 +187,10 @@ class Ids:
             raise UnknownIdError(self._unknown(keys, np.flatnonzero(numbers < 0)))
         return numbers
 
-    def parse(self, text: str) -> Any:
+    def parse(self, text: str, on_unknown: str = "error") -> Any:
         """The id that command-line text stands for: text stays text, digits become integers, and so on.
+
+        Text that is no id of this kind is refused; with "skip" it is returned as it is, which is an unknown id.
 
         >>> Ids.range(10).parse("7")
         7
@@ -200,12 +203,14 @@ class Ids:
                 return uuid.UUID(text)
             if is_text(t):
                 return text
-            if pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_fixed_size_binary(t):
+            if is_bytes(t):
                 return bytes.fromhex(text)
             if pa.types.is_timestamp(t) and t.tz is None:
                 return datetime.datetime.fromisoformat(text)
             return pc.cast(pa.scalar(text), t).as_py()
         except (ValueError, pa.ArrowInvalid):
+            if on_unknown == "skip":
+                return text
             raise InputError(f"{text!r} is not a {self.noun} id: these are {self.word}, like {self[0]!s}") from None
 
     # How ids are looked up. Every way gives -1 for what is not there, whatever its type.
@@ -251,19 +256,16 @@ class Ids:
             offsets, data = byte_strings(self._storage)
             self._bytes = memoryview(cast(Any, offsets)), memoryview(cast(Any, data))
         ends, held = self._bytes
+
+        def value(number: int) -> bytes:
+            return bytes(held[ends[number] : ends[number + 1]])
+
         numbers = np.full(len(keys), -1, np.int32)
         for k, key in enumerate(keys):
-            if key is None:
-                continue
-            low, high = 0, self._length
-            while low < high:
-                middle = (low + high) // 2
-                if bytes(held[ends[middle] : ends[middle + 1]]) < key:
-                    low = middle + 1
-                else:
-                    high = middle
-            if low < self._length and bytes(held[ends[low] : ends[low + 1]]) == key:
-                numbers[k] = low
+            if key is not None:
+                at = bisect.bisect_left(builtins.range(self._length), key, key=value)
+                if at < self._length and value(at) == key:
+                    numbers[k] = at
         return numbers
 
     def _unknown(self, keys: Any, missing: NDArray[np.int64]) -> str:

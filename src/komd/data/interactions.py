@@ -223,15 +223,9 @@ class Interactions:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Interactions):
             return NotImplemented
-        if (self.times is None) != (other.times is None) or self.seen != other.seen:
-            return False
-        return (
-            self.users == other.users
-            and self.items == other.items
-            and np.array_equal(self.indptr, other.indptr)
-            and np.array_equal(self.indices, other.indices)
-            and (self.times is None or other.times is None or np.array_equal(self.times, other.times))
-        )
+        same = self.users == other.users and self.items == other.items and self.seen == other.seen
+        arrays = ("indptr", "indices", "times")  # times may be None, which equals None only
+        return same and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in arrays)
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -12,12 +12,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["array_of", "byte_strings", "bytes_of", "integers", "is_text", "is_uuid", "plain", "show"]
+__all__ = ["array_of", "byte_strings", "bytes_of", "integers", "is_bytes", "is_text", "is_uuid", "plain", "show"]
+
+# What Arrow raises for a value that is not of a type; ArrowInvalid and UnicodeError are ValueErrors.
+_UNFIT = (pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError)
 
 
 def is_text(t: pa.DataType) -> bool:
     """Whether an Arrow type is text, with short or long offsets."""
     return bool(pa.types.is_string(t) or pa.types.is_large_string(t))
+
+
+def is_bytes(t: pa.DataType) -> bool:
+    """Whether an Arrow type is bytes, of any or of a fixed length."""
+    return bool(pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_fixed_size_binary(t))
 
 
 def is_uuid(t: pa.DataType) -> bool:
@@ -77,23 +85,22 @@ def array_of(keys: Any, t: pa.DataType) -> pa.Array:
     """The keys as an Arrow array of type `t`; null where a key cannot be one."""
     if isinstance(keys, pa.Array) and keys.type == t:
         return keys
-    textual = is_text(t)
     if isinstance(keys, pa.Array):
-        if textual and is_text(keys.type):
+        if is_text(t) and is_text(keys.type):
             return keys.cast(t)
         keys = keys.to_pylist()
-    if textual:
+    if is_text(t):
         keys = [key if isinstance(key, str) else None for key in keys]
     try:
         return pa.array(keys, t)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, UnicodeError, ValueError):
+    except _UNFIT:
         return pa.concat_arrays([_one(key, t) for key in keys])
 
 
 def _one(key: Any, t: pa.DataType) -> pa.Array:
     try:
         return pa.array([plain(key)], t)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, UnicodeError, ValueError):
+    except _UNFIT:
         return pa.nulls(1, t)
 
 
@@ -106,15 +113,9 @@ def bytes_of(keys: Any, t: pa.DataType) -> list[bytes | None]:
     if is_uuid(t):
         return [_uuid_bytes(key) for key in keys]
     if is_text(t):
-        return [_text_bytes(key) for key in keys]
+        # A lone surrogate is no text that a file can hold: its bytes are found nowhere.
+        return [key.encode(errors="surrogatepass") if isinstance(key, str) else None for key in keys]
     return [bytes(key) if isinstance(key, bytes) else None for key in keys]
-
-
-def _text_bytes(key: Any) -> bytes | None:
-    try:
-        return key.encode() if isinstance(key, str) else None
-    except UnicodeEncodeError:  # a lone surrogate is no text that a file can hold
-        return None
 
 
 def _uuid_bytes(key: Any) -> bytes | None:

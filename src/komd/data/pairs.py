@@ -11,7 +11,6 @@ from komd.data.encode import as_text
 from komd.data.ids import Ids, Numbers
 from komd.data.interactions import Interactions
 from komd.data.read import ReadRows, read_rows
-from komd.errors import InputError
 from komd.memory import budget
 
 __all__ = ["Pairs", "read_pairs"]
@@ -46,18 +45,8 @@ class Pairs:
         if not self._rows.text or ids.word == among.word:
             return among.find(ids, on_unknown=on_unknown)
         # In a text file "7" may stand for 7, or, where all its ids are digits, 7 for "7".
-        return among.find(
-            [_parsed(text, among, on_unknown) for text in as_text(ids.values).to_pylist()], on_unknown=on_unknown
-        )
-
-
-def _parsed(text: str, among: Ids, on_unknown: str) -> Any:
-    try:
-        return among.parse(text)
-    except InputError:
-        if on_unknown != "skip":
-            raise
-        return text  # no id of this kind is written so: it is unknown
+        keys = [among.parse(text, on_unknown) for text in as_text(ids.values).to_pylist()]
+        return among.find(keys, on_unknown=on_unknown)
 
 
 def read_pairs(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import operator
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -59,7 +60,7 @@ def expand(source: Any) -> list[Path]:
     if isinstance(source, list | tuple):
         if not source:
             raise InputError("an empty list of paths: there is nothing to read")
-        if len(source) == 2 and all(isinstance(each, str) and not _is_there(each) for each in source):
+        if len(source) == 2 and not any(map(_is_path, source)):
             raise InputError(f"no such files: {', '.join(source)} (for one pair, give [{tuple(source)!r}])")
         return [path for each in source for path in expand(each)]
     if not isinstance(source, str | os.PathLike):
@@ -97,8 +98,8 @@ def relation_table(relation: Any, name: str, rows: int = 0) -> SourceTable:
     return SourceTable(name, columns, fetch, uuids=uuids, rows=rows)
 
 
-def _is_there(name: str) -> bool:
-    return glob.has_magic(name) or os.path.lexists(name)
+def _is_path(each: Any) -> bool:
+    return not isinstance(each, str) or glob.has_magic(each) or os.path.lexists(each)
 
 
 def file_table(
@@ -124,15 +125,15 @@ def file_table(
             relation = connection.sql(f"SELECT {chosen} FROM {query}")
         yield from _batches(relation, str(path))
 
-    table = SourceTable(str(path), layout.columns, fetch, named=layout.header, text=True, rows=layout.rows)
-    table.quote, table.escape = layout.quote, layout.escape
-    return table
+    named, quote, escape, rows = layout.header, layout.quote, layout.escape, layout.rows
+    return SourceTable(str(path), layout.columns, fetch, named, text=True, quote=quote, escape=escape, rows=rows)
 
 
 def frame_table(frame: Any) -> SourceTable:
     """Anything that gives an Arrow stream."""
     name = f"the {type(frame).__module__.split('.')[0]} {type(frame).__name__}"
-    repeated = _repeated(frame)
+    names = [str(name) for name in getattr(frame, "columns", ()) if isinstance(name, str | int)]
+    repeated = next((each for k, each in enumerate(names) if each in names[:k]), None)
     if repeated is not None:
         raise InputError(f"{name} has several columns named {repeated!r}; rename or drop all but one")
     with explained(f"{name} is not a table that can be read", Exception):  # the frame's own code runs here
@@ -147,7 +148,7 @@ def frame_table(frame: Any) -> SourceTable:
                 for start in range(0, chosen.num_rows, BATCH):
                     yield chosen.slice(start, BATCH)
 
-    return SourceTable(name, [reader.schema.names[k] for k in shown], fetch, rows=_length(frame))
+    return SourceTable(name, [reader.schema.names[k] for k in shown], fetch, rows=operator.length_hint(frame))
 
 
 def lazy_table(frame: Any) -> SourceTable:
@@ -220,19 +221,6 @@ def arrow_array(values: Any, name: str) -> pa.Array:
         raise InputError(f"{name} has a column of {' and '.join(kinds)}: one kind of ids is needed") from None
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise InputError(f"{name} cannot be read: {error}") from error
-
-
-def _repeated(frame: Any) -> str | None:
-    """The first column name that a frame has twice."""
-    names = [str(name) for name in getattr(frame, "columns", ()) if isinstance(name, str | int)]
-    return next((name for k, name in enumerate(names) if name in names[:k]), None)
-
-
-def _length(frame: Any) -> int:
-    try:
-        return len(frame)
-    except TypeError:
-        return 0
 
 
 def _batches(relation: Any, name: str) -> Iterator[pa.RecordBatch]:

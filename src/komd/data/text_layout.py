@@ -125,7 +125,8 @@ def _found(body: str, complete: bool) -> _Cut | None:
 def _cut_by(body: str, separator: str, complete: bool) -> _Cut:
     """The first lines cut by this separator, with the quotes that count there."""
     lines = [line for line in LINE_END.split(body) if line.strip()][:_LINES]
-    plain = [[Field(text) for text in _trimmed(line, separator).split(separator)] for line in lines]
+    lines = [line.rstrip(" ") for line in lines] if separator == " " else lines
+    plain = [[Field(text) for text in line.split(separator)] for line in lines]
     even = len(set(map(len, plain))) == 1
     for quote, escape in (('"', '"'), ('"', "\\"), ("'", "'"), ("'", "\\")):
         if quote not in body:
@@ -197,10 +198,6 @@ def _quotes_count(rows: Rows, separator: str, quote: str, even: bool) -> bool:
 def _is_bare(text: str) -> bool:
     """Whether a writer that quotes text leaves this unquoted: a number, or nothing."""
     return text in ("", "NA") or _NUMBER.fullmatch(text) is not None
-
-
-def _trimmed(line: str, separator: str) -> str:
-    return line.rstrip(" ") if separator == " " else line
 
 
 def _is_wide(rows: list[list[str]]) -> bool:
