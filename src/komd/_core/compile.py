@@ -53,7 +53,10 @@ def inner(function: F) -> F:
 def _jit(function: F, **options: bool) -> F:
     made = njit(**_OPTIONS, **options)(function)
     with contextlib.suppress(RuntimeError):  # neither the package's folder nor the user's cache can be written
-        made._cache = _Cache(function)
+        try:
+            made._cache = _Cache(function)
+        except (AttributeError, TypeError):  # a Numba whose cache is made in another way
+            made.enable_caching()
     return cast(F, made)
 
 
