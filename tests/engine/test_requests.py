@@ -47,7 +47,7 @@ def lists(asked):
         ({"a": 1}, ["a"]),
         (frozenset({"a"}), ["a"]),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_several_ids_from_one_or_many(given, expected):
     assert several(given) == expected
