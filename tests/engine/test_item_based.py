@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import komd
 from tests.fitted import ITEM_BASED
 
 
@@ -18,3 +19,14 @@ def test_dense_is_sparse(small, held, request):
         assert (a.matrix.storage, b.matrix.storage) == ("dense", "sparse")
         rows = a.catalogue.histories
         assert np.allclose(a.block_scores(rows), b.block_scores(rows), atol=1e-10)
+
+
+def test_an_interrupted_fit_leaves_what_was_learned_before(monkeypatch):
+    first, second = (komd.generate(users=90, items=items, activity=6, rng=items) for items in (40, 55))
+    model = komd.CFKOMD().fit(first)
+    lists = model.recommend(n=5).to_arrow()
+    with monkeypatch.context() as patch:
+        patch.setattr("komd.matrix.dense.DenseMatrix.sums", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(second)
+    assert model.recommend(n=5).to_arrow().equals(lists)

@@ -11,8 +11,9 @@ A method says what M and S are when it learns, and what w and b are for a histor
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from typing import ClassVar, Self
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,10 @@ from komd.errors import ModelFileError
 from komd.matrix.item_matrix import Arrays, BlockSums, ItemMatrix
 from komd.matrix.saved import layouts, restored
 
-__all__ = ["ItemBased", "Neighbourhood"]
+__all__ = ["ItemBased", "Neighbourhood", "SumsElsewhere"]
+
+SumsElsewhere: TypeAlias = Callable[[ItemMatrix, list[tuple[int, int]]], Iterable[NDArray[np.float64]]]
+"""The sums of blocks of rows of a matrix, as `BlockSums`."""
 
 _ROWS_SHARE = 0.3  # of the room: rows of a streamed matrix that may be held at once for a short request
 
@@ -54,9 +58,9 @@ class ItemBased(Recommender):
         """M."""
 
     def _build_sums(
-        self, catalogue: Catalogue, threads: int | None, block_sums: BlockSums | None
+        self, matrix: ItemMatrix, catalogue: Catalogue, threads: int | None, block_sums: BlockSums | None
     ) -> NDArray[np.float64]:
-        """S, once M is there: nothing. `block_sums` is as in `ItemMatrix.sums`."""
+        """S for this M: zeros. `block_sums` is as in `ItemMatrix.sums`."""
         return np.zeros(len(catalogue.order))
 
     @abstractmethod
@@ -70,10 +74,13 @@ class ItemBased(Recommender):
         catalogue: Catalogue,
         threads: int | None,
         memory: str | int | None,
-        block_sums: BlockSums | None = None,
+        sums_elsewhere: SumsElsewhere | None = None,
     ) -> None:
-        self.matrix = self._build_matrix(catalogue, threads, memory)
-        self.S = self._build_sums(catalogue, threads, block_sums)
+        """Build M and S. With `sums_elsewhere`, sums that take computing all of a streamed M are made by it."""
+        matrix = self._build_matrix(catalogue, threads, memory)
+        block_sums = None if sums_elsewhere is None else partial(sums_elsewhere, matrix)
+        # Both at once: a fit that is interrupted leaves what was learned before.
+        self.matrix, self.S = matrix, self._build_sums(matrix, catalogue, threads, block_sums)
 
     def learned(self, catalogue: Catalogue, matrix: ItemMatrix, S: NDArray[np.float64]) -> Self:
         """This model with what was learned elsewhere."""

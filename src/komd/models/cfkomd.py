@@ -20,7 +20,7 @@ from komd.errors import InputError, SolverError
 from komd.kernels.functions import Kernel, kernel_named
 from komd.kernels.recommended import recommended_parameters
 from komd.kernels.stages import Stages
-from komd.matrix.item_matrix import BlockSums
+from komd.matrix.item_matrix import BlockSums, ItemMatrix
 from komd.matrix.ridge_filter import ridge_fits
 from komd.matrix.storage import known_storage
 
@@ -174,9 +174,9 @@ class CFKOMD(KernelBased):
         )
 
     def _build_sums(
-        self, catalogue: Catalogue, threads: int | None, block_sums: BlockSums | None
+        self, matrix: ItemMatrix, catalogue: Catalogue, threads: int | None, block_sums: BlockSums | None
     ) -> NDArray[np.float64]:
-        return self.matrix.sums(threads, block_sums)
+        return matrix.sums(threads, block_sums)
 
     def similarities_to(self, item: int) -> NDArray[np.float32]:
         row = super().similarities_to(item)

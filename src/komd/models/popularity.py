@@ -34,7 +34,7 @@ class Popularity(ItemBased):
         return SparseMatrix(np.zeros(items + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
 
     def _build_sums(
-        self, catalogue: Catalogue, threads: int | None, block_sums: BlockSums | None
+        self, matrix: ItemMatrix, catalogue: Catalogue, threads: int | None, block_sums: BlockSums | None
     ) -> NDArray[np.float64]:
         return catalogue.popularity
 

@@ -14,6 +14,7 @@ from pyspark import SparkContext
 
 from komd.engine.catalogue import Catalogue
 from komd.engine.kernel_based import KernelBased
+from komd.matrix.item_matrix import ItemMatrix
 from komd.spark.model_folder import Folder, ship
 
 __all__ = ["learn"]
@@ -37,8 +38,7 @@ def learn(
     never holds a model without its sums.
     """
 
-    def by_tasks(blocks: list[tuple[int, int]]) -> Iterator[NDArray[np.float64]]:
-        matrix = model.matrix
+    def by_tasks(matrix: ItemMatrix, blocks: list[tuple[int, int]]) -> Iterator[NDArray[np.float64]]:
         aside = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             model.clone().learned(catalogue, matrix, np.zeros(matrix.items)).save(aside)
