@@ -27,7 +27,7 @@ LAYERS = [
     {"matrix"},
     {"kernels"},
     {"data"},
-    {"checks", "errors", "files", "html", "memory", "plain_text", "rows", "svg", "text_tables", "threads"},
+    {"checks", "errors", "files", "html", "memory", "plain_text", "rows", "svg", "threads"},
     {"_core", "progress"},
 ]
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}

@@ -71,14 +71,11 @@ def save(path: Path, *, model: str, arrays: Arrays, ids: dict[str, pa.Array]) ->
             with contextlib.suppress(OSError):
                 path.rmdir()
         if isinstance(error, files.LockHeld):
-            raise ModelFileError(
-                f"could not save the model to {path}: another save there has not ended for {_WAIT / 60:.0f} minutes; "
-                "try again later, or save to another folder"
-            ) from None
+            why = f"another save there has not ended for {_WAIT / 60:.0f} minutes"
+            raise _unsaved(path, f"{why}; try again later, or save to another folder") from None
         if isinstance(error, OSError):
-            reason = error.strerror or str(error)
             left = "; the model that was there is intact" if old else ""
-            raise ModelFileError(f"could not save the model to {path}: {reason}{left}") from error
+            raise _unsaved(path, f"{error.strerror or error}{left}") from error
         raise
 
 
@@ -100,7 +97,7 @@ def load(
             # A save may have replaced the model after its manifest was read: then the new one is there.
             again = manifest_text(path) if manifest is None else text
             if again == text:
-                raise ModelFileError(f"{path} is incomplete: {error} is missing; save the model again") from None
+                raise _damaged(path, f"is incomplete: {error} is missing") from None
             text = again
 
 
@@ -114,12 +111,20 @@ def manifest_text(path: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise ModelFileError(f"{file} cannot be read ({error}); save the model again") from error
+        raise _damaged(file, f"cannot be read ({error})") from error
 
 
 def named_files(manifest: str) -> list[str]:
     """The names of the files that the text of a manifest names."""
     return [entry["file"] for entry in json.loads(manifest)["files"].values()]
+
+
+def _damaged(path: Path, what: str) -> ModelFileError:
+    return ModelFileError(f"{path} {what}; save the model again")
+
+
+def _unsaved(path: Path, why: str) -> ModelFileError:
+    return ModelFileError(f"could not save the model to {path}: {why}")
 
 
 class _Gone(Exception):
@@ -136,25 +141,20 @@ def _read(path: Path, entries: dict[str, Any], verify: bool, marks: Path | None)
             entry = entries[name]
             size = os.fstat(file.fileno()).st_size
             if size != entry["bytes"]:
-                raise ModelFileError(
-                    f"{path} is incomplete: {entry['file']} has {size:,} bytes, not {entry['bytes']:,}; "
-                    "save the model again"
-                )
+                words = f"{entry['file']} has {size:,} bytes, not {entry['bytes']:,}"
+                raise _damaged(path, f"is incomplete: {words}")
             is_array = entry["file"].endswith(".npy")
             checked = verify or not is_array or not str(entry.get("dtype")).startswith("float")
             if checked and not _matches(file, entry["sha256"], marks):
-                raise ModelFileError(f"{path} was altered: {entry['file']} is not what was saved; save the model again")
+                raise _damaged(path, f"was altered: {entry['file']} is not what was saved")
             file.seek(0)
-            found: Any
             try:
-                found = _mapped(file, size) if is_array else _column(file)
+                found: Any = _mapped(file, size) if is_array else _column(file)
             except Exception as error:  # whatever numpy and Arrow find wrong with it
                 raise ModelFileError(f"{path}: {entry['file']} cannot be read ({error})") from error
             kind = _kind(found)
             if kind != {key: entry.get(key) for key in kind}:
-                raise ModelFileError(
-                    f"{path} was altered: {entry['file']} is no {name} of this model; save the model again"
-                )
+                raise _damaged(path, f"was altered: {entry['file']} is no {name} of this model")
             (arrays if is_array else ids)[name] = found
     return arrays, ids
 
@@ -212,7 +212,7 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
         if type(found) is not int or found < 1:
             raise ValueError(f"format {found!r}")
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ModelFileError(f"{file} cannot be read ({error}); save the model again") from error
+        raise _damaged(file, f"cannot be read ({error})") from error
     if found > FORMAT:
         raise ModelFileError(
             f"{path} was saved by komd {manifest.get('komd', '?')} in format {found}; this komd reads up to format "
@@ -221,7 +221,7 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
     as_written = set(manifest) == (_KEYS if found == 1 else _KEYS | {"sha256"})
     checksum = manifest.pop("sha256", None)
     if not as_written or (found > 1 and checksum != _manifest_checksum(manifest)):
-        raise ModelFileError(f"{file} was altered: it is not what was saved; save the model again")
+        raise _damaged(file, "was altered: it is not what was saved")
     entries = manifest["files"]
     if not isinstance(entries, dict) or not entries or not isinstance(manifest["model"], str):
         raise ModelFileError(f"{file} was altered: it names no files or no model")
@@ -248,14 +248,12 @@ def replaceable(path: Path) -> dict[str, Any]:
     if not path.exists():
         parent = next((p for p in path.absolute().parents if p.exists()), Path("/"))
         if not os.access(parent, os.W_OK):
-            raise ModelFileError(f"could not save the model to {path}: no permission to write in {parent}")
+            raise _unsaved(path, f"no permission to write in {parent}")
         return {}
     if not path.is_dir():
         raise InputError(f"{path} is a file; a model is saved to a folder")
     if not os.access(path, os.W_OK):
-        raise ModelFileError(
-            f"could not save the model to {path}: no permission to write there; what was there is intact"
-        )
+        raise _unsaved(path, "no permission to write there; what was there is intact")
     # Without a manifest it may be empty, or hold the files of a save that was killed or is under way: in that case the
     # manifest may come between these two questions.
     if not (path / MANIFEST).is_file() and not all(f.name == MANIFEST or _ours(f.name) for f in path.iterdir()):

@@ -60,11 +60,23 @@ def available() -> bool:
 
 
 def drawn(draw: Callable[[Any], None], width: float, height: float, mark: str, title: str) -> str:
-    """What `draw` draws on a figure of so many inches, as an SVG element that fits its container.
+    """What `draw` draws on a figure of so many inches, as an SVG element of a page that fits its container.
 
     `mark` makes the ids of this plot different from those of others on the page.
     """
-    return _inline(_saved(draw, width, height, transparent=True), mark, title)
+    from html import escape
+
+    svg = _saved(draw, width, height, transparent=True)
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\b(id|clip-path|xlink:href)="(url\()?(#?)([^")]+)', rf'\1="\2\g<3>{mark}-\4', svg)
+    svg = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", svg)
+    for colour, name in _COLOURS.items():
+        svg = svg.replace(colour, name)
+    view = re.search(r'viewBox="[^"]*"', svg)
+    head = f'<svg {view.group() if view else ""} role="img" aria-label="{escape(title)}" xmlns="http://www.w3.org/2000/svg"'
+    head += ' xmlns:xlink="http://www.w3.org/1999/xlink">'
+    return re.sub(r"<svg[^>]*>", lambda _: head, svg, count=1).strip()
 
 
 def standalone(draw: Callable[[Any], None], width: float, height: float) -> str:
@@ -124,19 +136,3 @@ def _saved(draw: Callable[[Any], None], width: float, height: float, *, transpar
         file = io.StringIO()
         figure.savefig(file, format="svg", transparent=transparent, metadata={"Date": None})
     return file.getvalue()
-
-
-def _inline(svg: str, mark: str, title: str) -> str:
-    """An SVG document as part of a page: no prolog, no metadata, ids and colours of its own."""
-    from html import escape
-
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'\b(id|clip-path|xlink:href)="(url\()?(#?)([^")]+)', rf'\1="\2\g<3>{mark}-\4', svg)
-    svg = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", svg)
-    for colour, name in _COLOURS.items():
-        svg = svg.replace(colour, name)
-    view = re.search(r'viewBox="[^"]*"', svg)
-    head = f'<svg {view.group() if view else ""} role="img" aria-label="{escape(title)}" xmlns="http://www.w3.org/2000/svg"'
-    head += ' xmlns:xlink="http://www.w3.org/1999/xlink">'
-    return re.sub(r"<svg[^>]*>", lambda _: head, svg, count=1).strip()

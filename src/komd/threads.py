@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -80,15 +81,12 @@ def run(
         patient = True
         try:
             with _libraries(len(sys.modules)).limit(limits=1):
-                pending: list[Future[Result]] = []
-                for position, piece in enumerate(pieces):
-                    pending.append(pool.submit(work, piece))
-                    while len(pending) > 2 * workers:
-                        yield _oldest(pending)
-                        advance(amounts[position - len(pending)])
-                while pending:
-                    yield _oldest(pending)
-                    advance(amounts[len(pieces) - 1 - len(pending)])
+                submitted = (pool.submit(work, piece) for piece in pieces)
+                pending = deque(islice(submitted, 2 * workers))
+                for amount in amounts:
+                    pending.extend(islice(submitted, 1))
+                    yield _waited(pending.popleft())
+                    advance(amount)
         except KeyboardInterrupt:
             patient = False
             raise
@@ -142,11 +140,7 @@ def _libraries(modules: int) -> Any:
     return ThreadpoolController()
 
 
-def _oldest(pending: list[Future[Result]]) -> Result:
-    return _waited(pending.pop(0))
-
-
 def _waited(future: Future[Result]) -> Result:
     while not future.done():  # a time limit keeps Ctrl-C prompt: a bare wait cannot be interrupted everywhere
-        wait([future], timeout=0.2, return_when=FIRST_COMPLETED)
+        wait([future], timeout=0.2)
     return future.result()

@@ -196,16 +196,10 @@ def _position(asked: str | int, names: Sequence[str], where: str, what: str, nam
 def _only(alike: list[int], names: Sequence[str], where: str, what: str) -> int:
     """The one of several columns with recognised names: the plainest name, or else the one that ends in "id"."""
     keys = {k: _key(names[k]) for k in alike}
-    for best in (
-        [k for k in alike if keys[k] == f"{what}id"],
-        [k for k in alike if keys[k] == what],
-        [k for k in alike if keys[k].endswith("id")],
-        alike,
-    ):
-        if len(best) == 1:
-            return best[0]
-        if best:
-            break
+    plainest = [k for k in alike if keys[k] == f"{what}id"] or [k for k in alike if keys[k] == what]
+    best = plainest or [k for k in alike if keys[k].endswith("id")] or alike
+    if len(best) == 1:
+        return best[0]
     raise InputError(
         f"{where} has several columns of {what} ids: {listing([names[k] for k in best])} (choose with {argument(what)})"
     )

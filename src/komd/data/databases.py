@@ -92,19 +92,18 @@ def duckdb_connection(database: Any = None, *, memory: int | None = None) -> Any
             f"database must be a DuckDB or SQLite file, an open connection, a SQLAlchemy engine or ':memory:', "
             f"got {database!r}"
         )
-    name = None if database is None else os.fspath(database)
-    within = name is None or name == ":memory:"
-    if name is not None and not within and not Path(name).exists() and not re.match(r"[A-Za-z]\w+:", name):
+    name = None if database is None or os.fspath(database) == ":memory:" else os.fspath(database)
+    if name is not None and not Path(name).exists() and not re.match(r"[A-Za-z]\w+:", name):
         raise InputError(f"no such database: {name}")
     with explained(f"cannot open database {name}"):
-        direct = name is not None and not within and _is_duckdb(Path(name))
+        direct = name is not None and _is_duckdb(Path(name))
         connection = duckdb.connect(name, read_only=True) if direct else duckdb.connect()
         connection.execute("SET enable_progress_bar = false")
         # SQL must not see our Python variables as tables
         connection.execute("SET python_enable_replacements = false")
         if memory is not None:
             connection.execute(f"SET memory_limit = '{memory}B'")
-        if name is not None and not within and not direct:
+        if name is not None and not direct:
             connection.execute(f"ATTACH {quoted(name)} AS komd_source (READ_ONLY)")
             connection.execute("USE komd_source")
         return connection

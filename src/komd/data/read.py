@@ -188,11 +188,8 @@ def _collect(tables: list[SourceTable], columns: ColumnRequest, min_rating: floa
     users, items = Encoder("user"), Encoder("item")
     times: list[NDArray[np.int64]] = []
     marks: list[NDArray[np.bool_]] = []  # which rows are rated high enough
-    choices = [columns.choose(table.columns, table.name, named=table.named) for table in tables]
-    readings = [
-        Reading.of(table.columns, choice, rated=columns.uses_ratings)
-        for table, choice in zip(tables, choices, strict=True)
-    ]
+    chosen = [(table, columns.choose(table.columns, table.name, named=table.named)) for table in tables]
+    readings = [Reading.of(table.columns, choice, rated=columns.uses_ratings) for table, choice in chosen]
     rows = zeros = 0
     with (
         ThreadPoolExecutor(1) as user_thread,
@@ -200,7 +197,7 @@ def _collect(tables: list[SourceTable], columns: ColumnRequest, min_rating: floa
         progress("reading", sum(table.rows for table in tables)) as advance,
     ):
         waiting: deque[Future[None]] = deque()
-        for table, choice in zip(tables, choices, strict=True):
+        for table, choice in chosen:
             seen = 0
             user_uuids, item_uuids = choice.user in table.uuids, choice.item in table.uuids
             for batch in row_batches(table, choice, min_rating):
@@ -230,7 +227,7 @@ def _collect(tables: list[SourceTable], columns: ColumnRequest, min_rating: floa
     moments = np.concatenate(times) if times else None
     reading, text = Reading.together(readings, zeros), any(table.text for table in tables)
     found = ReadRows(user_ids, item_ids, user_numbers, item_numbers, moments, reading, text, kept)
-    for table, choice in zip(tables, choices, strict=True):
+    for table, choice in chosen:
         if table.text:
             _refuse_misread(found, table, choice)
     return found

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from komd.evaluation.comparison import Comparison, MetricSummary, Row
 from komd.evaluation.significance import LEVEL
 from komd.memory import readable
-from komd.plain_text import printable
-from komd.text_tables import aligned, markdown_table
+from komd.plain_text import aligned, markdown_table, printable
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -99,11 +99,8 @@ def tail(noun: str, counts: NDArray[np.int64]) -> Tail:
     if n == 0:
         return Tail(noun, 0, 0, 0.0, 0, 0.0, 0.0, 0.0, 0.0, None, None, f"no {noun} has a pair", ())
     total = float(ranked.sum())
-    gini = float(
-        ((n + 1 - 2 * np.arange(1, n + 1)) * ranked).sum() / (n * total)
-    )  # 0: all equal; near 1: one has nearly all
+    gini = float(((n + 1 - 2 * np.arange(1, n + 1)) * ranked).sum() / (n * total))  # 0: equal; near 1: one has most
     fit = fit_power_law(ranked)
-    line = least_squares(ranked)
     shown = np.unique(np.geomspace(1, n, 240).astype(np.int64))
     return Tail(
         noun,
@@ -115,7 +112,7 @@ def tail(noun: str, counts: NDArray[np.int64]) -> Tail:
         gini,
         float(ranked[: math.ceil(n / 100)].sum() / total),
         float(ranked[: math.ceil(n / 10)].sum() / total),
-        line,
+        least_squares(ranked),
         fit,
         "" if fit is not None else _why_not(noun, ranked),
         tuple((int(r), int(ranked[r - 1])) for r in shown),

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from komd.matrix.cost import seconds
 from komd.matrix.density import percent
 from komd.memory import readable
-from komd.plain_text import printable
+from komd.plain_text import aligned, markdown_cell, markdown_table, printable
 from komd.sparsity.longtail import Tail
 from komd.sparsity.verdict import about_tail
-from komd.text_tables import aligned, markdown_cell, markdown_table
 
 if TYPE_CHECKING:
     from rich.table import Table

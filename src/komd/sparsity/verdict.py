@@ -134,5 +134,5 @@ def _meaning(value: float, costs: Sequence[Cost], chosen: str) -> str:
         words += f" {readable(dense.bytes)})"
     else:
         words = f"Sparse storage gains nothing ({readable(sparse.bytes)} against {readable(dense.bytes)} dense)"
-    end = "komd streams it" if chosen == "streamed" else f"komd stores it {chosen}"
-    return f"{words}; {end}. Every kernel without its constant term has the same zeros."
+    ends = {"dense": "komd stores it dense", "sparse": "komd stores it sparse", "streamed": "komd streams it"}
+    return f"{words}; {ends[chosen]}. Every kernel without its constant term has the same zeros."
