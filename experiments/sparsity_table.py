@@ -63,7 +63,7 @@ def run() -> dict[str, Any]:
 
 
 def figure(found: list[Analysis]) -> None:
-    from komd.sparsity.sparsity_plots import draw_densities
+    from komd.sparsity.sparsity_page import draw_densities
     from komd.svg import standalone
 
     (RESULTS / "figures").mkdir(parents=True, exist_ok=True)

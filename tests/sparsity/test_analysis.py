@@ -12,7 +12,7 @@ import komd
 from komd.errors import InputError
 from komd.matrix import cost
 from komd.sparsity import Analyses, analyze, compare
-from komd.sparsity.effects import effects
+from komd.sparsity.analysis import effects
 
 
 @pytest.fixture(autouse=True)

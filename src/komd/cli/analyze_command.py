@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Option
 
@@ -11,9 +11,6 @@ from komd.cli import options
 from komd.cli import output as show
 from komd.cli.result_files import check_folder
 from komd.plain_text import printable
-
-if TYPE_CHECKING:
-    from komd.data.interactions import Interactions
 
 __all__ = ["analyze"]
 
@@ -47,6 +44,7 @@ def analyze(
     Several data sets come side by side. Nothing is fitted, and K is never built.
     """
     check_folder("--report", report)
+    import komd
     from komd.memory import budget
     from komd.sparsity.analysis import Analyses
     from komd.sparsity.analysis import analyze as one
@@ -58,8 +56,8 @@ def analyze(
 
     found = []
     for name, text in zip(_names(data), data, strict=True):
-        named = _paper_data(text) if reading.database is None else None
-        given = named or reading.read([text], memory)
+        named = reading.database is None and text in komd.datasets.names() and not Path(text).exists()
+        given = komd.datasets.load(text) if named else reading.read([text], memory)
         found.append(one(given, name=name, work_limit=work_limit, memory=memory, rng=rng, threads=threads))
         del given  # one data set in memory at a time
     together = Analyses(found)
@@ -73,15 +71,6 @@ def analyze(
         print(repr(each) if len(found) == 1 else "\n".join([printable(each.name), *each.verdict, ""]))
     if page is not None:
         print(f"report: {page}")
-
-
-def _paper_data(text: str) -> Interactions | None:
-    """A data set of the paper, where the text is the name of one and not of a file."""
-    import komd
-
-    if Path(text).exists() or text not in komd.datasets.names():
-        return None
-    return komd.datasets.load(text)
 
 
 def _names(data: list[str]) -> list[str]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ROWS",
+    "SKIPPED_PAIRS",
     "bar",
     "columns",
     "console",
@@ -36,7 +37,6 @@ __all__ = [
     "json_rows",
     "note",
     "note_skipped",
-    "note_skipped_pairs",
     "print_rows",
     "recommendations",
     "row",
@@ -46,6 +46,7 @@ __all__ = [
 ]
 
 ROWS = 50  # of a result shown as a table
+SKIPPED_PAIRS = "pairs left out: the model does not know their user or item"
 _REASONS = 15  # items of a history shown in an explanation
 _BAR = 24  # characters
 _WIDTH = 120  # of a table that does not go to a terminal
@@ -151,19 +152,13 @@ def scores(result: Scores) -> None:
     if rows:
         console().print(made)
     _say_more(len(result), "-o FILE writes all, --json prints all")
-    note_skipped_pairs(result.skipped)
+    note_skipped(result.skipped, SKIPPED_PAIRS)
 
 
-def note_skipped(count: int) -> None:
-    """Say how many ids were skipped, if any."""
+def note_skipped(count: int, what: str = "unknown ids skipped") -> None:
+    """Say how many ids, or pairs, were skipped, if any."""
     if count:
-        note(f"{count:,} unknown ids skipped")
-
-
-def note_skipped_pairs(count: int) -> None:
-    """Say how many pairs were skipped, if any."""
-    if count:
-        note(f"{count:,} pairs left out: the model does not know their user or item")
+        note(f"{count:,} {what}")
 
 
 def _say_more(rows: int, how: str) -> None:

@@ -57,7 +57,7 @@ def score(
     if output is not None:
         write_result([result.table], output, facts, as_json=as_json)
         if not as_json:
-            show.note_skipped_pairs(result.skipped)
+            show.note_skipped(result.skipped, show.SKIPPED_PAIRS)
     elif as_json:
         show.print_rows("scores", [result.table], facts)
     else:

@@ -87,12 +87,9 @@ def generate(
     if tastes > items:
         raise InputError(f"tastes must not outnumber items, got {tastes:,} tastes for {items:,} items")
     at_least("activity", activity, 0, open_end=True)
-    for name, value, most in (
-        ("item_tail", item_tail, 100),
-        ("user_tail", user_tail, 20),
-        ("taste_strength", taste_strength, 1),
-    ):
-        at_least(name, value, 0, most=most)
+    at_least("item_tail", item_tail, 0, most=100)
+    at_least("user_tail", user_tail, 0, most=20)
+    at_least("taste_strength", taste_strength, 0, most=1)
     random = generator(rng)
     sizes = np.full(tastes, items // tastes)
     sizes[: items % tastes] += 1

@@ -40,11 +40,6 @@ class _Shape:
     item_tail: float  # popularity of the r-th item ~ (r + head) ** -item_tail
     head: float
 
-    @property
-    def spread(self) -> float:
-        """The sigma of the log-normal part of an activity, which makes its mean and median what they are."""
-        return math.sqrt(2 * math.log((1 - self.least) / (self.median - self.least)))
-
 
 _SHAPES = {
     "msd": _Shape(
@@ -151,7 +146,9 @@ def _activities(
     shape: _Shape, users: int, items: int, activity: float, random: np.random.Generator
 ) -> NDArray[np.int64]:
     """Cumulative numbers of items of the users: a least number and a log-normal part each. Shape (users + 1,)."""
-    parts = shape.least + (shape.median - shape.least) * np.exp(shape.spread * random.standard_normal(users))
+    typical = shape.median - shape.least
+    spread = math.sqrt(2 * math.log((1 - shape.least) / typical))  # of the logarithm: gives the mean and the median
+    parts = shape.least + typical * np.exp(spread * random.standard_normal(users))
     least = max(1, math.ceil(shape.least * activity))
     most = min(max(least, round(shape.most / shape.activity * activity)), max(1, items // 2))
     return pointers(np.clip(np.rint(activity * parts), min(least, most), most))

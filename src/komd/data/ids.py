@@ -132,11 +132,9 @@ class Ids:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Ids):
             return NotImplemented
-        if self is other:
-            return True
         if len(self) != len(other) or self.type != other.type:
             return False
-        return (self._values is None and other._values is None) or bool(self.values.equals(other.values))
+        return self._values is other._values or bool(self.values.equals(other.values))
 
     def __hash__(self) -> int:
         return hash((self._length, str(self.type)))

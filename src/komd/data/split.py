@@ -22,7 +22,6 @@ from komd.errors import InputError, argument, nearest
 __all__ = ["HeldOut", "folds", "held_out_users", "leave_out", "temporal"]
 
 _ORDERS = ("random", "given", "time")
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class HeldOut(NamedTuple):
@@ -157,10 +156,10 @@ def temporal(data: Interactions, *, at: Any = 0.8) -> tuple[Interactions, Intera
         if data.pairs == 0:
             return data, data
         moment = int(np.partition(times, int(at * data.pairs))[int(at * data.pairs)])
-    elif isinstance(at, np.datetime64):
-        moment = int(at.astype("datetime64[us]").astype(np.int64))
-    elif isinstance(at, datetime.date):
-        moment = _microseconds(at)
+    elif isinstance(at, datetime.date | np.datetime64):
+        if isinstance(at, datetime.datetime) and at.tzinfo is not None:
+            at = at.astimezone(datetime.UTC).replace(tzinfo=None)
+        moment = int(np.datetime64(at, "us").astype(np.int64))
     elif isinstance(at, int | float | np.integer) and not isinstance(at, bool) and float(at).is_integer():
         moment = int(at)
     else:
@@ -204,11 +203,3 @@ def _how_many(users: float, total: int, able: int) -> int:
     if not 1 <= count <= able or count >= total:
         raise InputError(f"cannot hold out {count:,} of {total:,} users: {able:,} have two items, and some must train")
     return count
-
-
-def _microseconds(at: datetime.date) -> int:
-    if not isinstance(at, datetime.datetime):
-        at = datetime.datetime(at.year, at.month, at.day, tzinfo=datetime.UTC)
-    elif at.tzinfo is None:
-        at = at.replace(tzinfo=datetime.UTC)
-    return (at - _EPOCH) // datetime.timedelta(microseconds=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from komd import threads as pool
 from komd.checks import whole
@@ -18,15 +20,30 @@ from komd.errors import InputError
 from komd.html import write_report
 from komd.matrix.cost import Cost, costs
 from komd.matrix.density import WORK_LIMIT, Density, density, work_of
-from komd.matrix.expected_density import estimate_density, paper_density
+from komd.matrix.expected_density import estimate_density, paper_density, saturating_density
 from komd.matrix.storage import plan
 from komd.memory import budget
 from komd.plain_text import json_text
-from komd.sparsity.effects import Effects, effects
 from komd.sparsity.longtail import Tail, tail
 from komd.sparsity.verdict import verdict
 
-__all__ = ["Analyses", "Analysis", "analyze", "compare"]
+__all__ = ["Analyses", "Analysis", "Effects", "analyze", "compare", "effects"]
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Expected densities of K with tails as they are, or flattened: all counts equal to the mean, as many pairs.
+
+    `items` is the factor by which the item tail changes the density (below 1 if it keeps K sparse): the density with
+    both tails, divided by that with the item tail flattened. `users` is that of the user tail (above 1 if it fills K).
+    """
+
+    both: float
+    flat_items: float
+    flat_users: float
+    flat: float
+    items: float
+    users: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -198,3 +215,23 @@ def compare(
         analyze(each, name=str(name), work_limit=work_limit, memory=memory, rng=rng, threads=threads)
         for name, each in data.items()
     )
+
+
+def effects(popularity: NDArray[np.int64], activity: NDArray[np.int64]) -> Effects:
+    """The four expected densities, and the factors."""
+    sides = (popularity, _flattened(popularity)), (activity, _flattened(activity))
+    both, flat_users, flat_items, flat = (saturating_density(p, a) for p, a in itertools.product(*sides))
+    ratios = (both / each if each else 1.0 for each in (flat_items, flat_users))
+    return Effects(both, flat_items, flat_users, flat, *ratios)
+
+
+def _flattened(degrees: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Counts with the same sum, as equal as whole numbers allow.
+
+    >>> _flattened(np.array([5, 1, 1]))
+    array([3, 2, 2])
+    """
+    if not len(degrees):
+        return degrees
+    mean, rest = divmod(int(degrees.sum()), len(degrees))
+    return mean + (np.arange(len(degrees)) < rest).astype(np.int64)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from komd.matrix.cost import Cost
 from komd.matrix.density import Density, percent
 from komd.memory import readable
-from komd.sparsity.effects import Effects
 from komd.sparsity.longtail import Tail
+
+if TYPE_CHECKING:
+    from komd.sparsity.analysis import Effects
 
 __all__ = ["about_tail", "times", "verdict"]
 
