@@ -14,20 +14,17 @@ import json
 import logging
 import time
 import traceback
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
 from urllib.parse import unquote
+
+from starlette.exceptions import HTTPException as Refused
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from komd.serve.prometheus import ServiceMetrics
 from komd.serve.serve_settings import Settings, is_loopback
 
-__all__ = ["HEADERS", "AccessControl", "decoded"]
-
-Message: TypeAlias = MutableMapping[str, Any]
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+__all__ = ["BROKEN", "HEADERS", "AccessControl", "decoded"]
 
 log = logging.getLogger("komd.serve")
 
@@ -45,25 +42,22 @@ HEADERS: list[tuple[bytes, bytes]] = [
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 ]
 _NO_STORE = (b"cache-control", b"no-store")
+_ALLOWED = {
+    "access-control-allow-methods": "GET, POST, DELETE",
+    "access-control-allow-headers": "authorization, content-type",
+    "access-control-max-age": "600",
+}
+BROKEN = "something went wrong here; the log has a line about it"
+_CLOSE = {"connection": "close"}
 _OPEN = ("/v1/health", "/v1/ready")  # for monitoring: need no token, reveal nothing
 _WITH_IDS = ("/v1/users/", "/v1/items/")  # an id may contain a slash: these paths are split before decoding
 _DRAINED = 4  # times the limit is read of a body that is too long, so that the client gets to read the response
 
 
-class Refused(Exception):
-    """A request that does not reach the API."""
-
-    def __init__(self, status: int, words: str, *headers: tuple[bytes, bytes]) -> None:
-        super().__init__(words)
-        self.status = status
-        self.words = words
-        self.headers = headers
-
-
 class AccessControl:
     """The layer. `app` is only called for requests that may be answered, with their complete body."""
 
-    def __init__(self, app: App, settings: Settings, metrics: ServiceMetrics) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: ServiceMetrics) -> None:
         self._app = app
         self._settings = settings
         self.limits = settings.limits
@@ -94,19 +88,20 @@ class AccessControl:
         try:
             if scope["path"].startswith(_WITH_IDS):
                 scope["path"] = scope["raw_path"].decode("ascii")
-            if not await self._preflight(scope, headers, send_with_headers):
+            if scope["method"] == "OPTIONS" and headers.get(b"origin") in self._origins:
+                await Response(status_code=204, headers=_ALLOWED)(scope, receive, send_with_headers)
+            else:
                 self._authorize(scope, headers)
                 receive_body = await self._body(headers, receive)
                 await self._app(scope, receive_body, send_with_headers)
         except Refused as refused:
-            closing = ((b"connection", b"close"),) if refused.status in (408, 413) else ()
-            await _send_error(send_with_headers, refused.status, refused.words, *refused.headers, *closing)
+            await _error(refused.status_code, refused.detail, refused.headers)(scope, receive, send_with_headers)
         except ConnectionError:
             status = status or 499  # the client went away
         except Exception as error:
             self._log_error(error)
             if not status:
-                await _send_error(send_with_headers, 500, "something went wrong here; the log has a line about it")
+                await _error(500, BROKEN)(scope, receive, send_with_headers)
         finally:
             self._count(scope, status, time.perf_counter() - start)
 
@@ -131,28 +126,11 @@ class AccessControl:
         # Every token is compared, each in constant time, so that the time reveals nothing about any.
         matches = [hmac.compare_digest(digest, known) for known in self._tokens]
         if not any(matches) or kind.lower() != b"bearer":
-            raise Refused(401, "give a token: Authorization: Bearer …", (b"www-authenticate", b"Bearer"))
+            raise Refused(401, "give a token: Authorization: Bearer …", {"www-authenticate": "Bearer"})
 
     def _cors(self, headers: dict[bytes, bytes]) -> list[tuple[bytes, bytes]]:
-        origin = headers.get(b"origin")
-        if not self._origins:
-            return []
-        if origin not in self._origins:
-            return [(b"vary", b"Origin")]
-        assert origin is not None
-        return [(b"vary", b"Origin"), (b"access-control-allow-origin", origin)]
-
-    async def _preflight(self, scope: Scope, headers: dict[bytes, bytes], send: Send) -> bool:
-        if scope["method"] != "OPTIONS" or headers.get(b"origin") not in self._origins:
-            return False
-        allowed = [
-            (b"access-control-allow-methods", b"GET, POST, DELETE"),
-            (b"access-control-allow-headers", b"authorization, content-type"),
-            (b"access-control-max-age", b"600"),
-        ]
-        await send({"type": "http.response.start", "status": 204, "headers": allowed})
-        await send({"type": "http.response.body", "body": b""})
-        return True
+        allowed = [(b"access-control-allow-origin", origin) for origin in self._origins & {headers.get(b"origin")}]
+        return [(b"vary", b"Origin"), *allowed] if self._origins else []
 
     # ---- how much may be sent ---------------------------------------------------------------------------------
 
@@ -165,9 +143,9 @@ class AccessControl:
             async with asyncio.timeout(self.limits.body_seconds):
                 body = await self._read(receive)
         except TimeoutError:
-            raise Refused(408, f"the body took more than {self.limits.body_seconds:g} seconds") from None
+            raise Refused(408, f"the body took more than {self.limits.body_seconds:g} seconds", _CLOSE) from None
         if len(body) > self.limits.body:
-            raise Refused(413, f"a body has at most {self.limits.body:,} bytes")
+            raise Refused(413, f"a body has at most {self.limits.body:,} bytes", _CLOSE)
         given = False
 
         async def receive_body() -> Message:
@@ -233,8 +211,5 @@ def _hostname(host: str) -> str:
     return host.partition(":")[0].lower()
 
 
-async def _send_error(send: Send, status: int, words: str, *headers: tuple[bytes, bytes]) -> None:
-    body = json.dumps({"detail": words}).encode()
-    about = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": about})
-    await send({"type": "http.response.body", "body": body})
+def _error(status: int, words: str, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(json.dumps({"detail": words}), status, headers, media_type="application/json")

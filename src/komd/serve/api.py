@@ -12,7 +12,6 @@ from pydantic import BaseModel, BeforeValidator
 from komd.errors import KomdError
 from komd.serve import schemas
 from komd.serve.access import decoded
-from komd.serve.event_store import StoreError
 from komd.serve.prometheus import CONTENT_TYPE, ServiceMetrics
 from komd.serve.request_queue import RequestQueue
 from komd.serve.service import Service
@@ -167,16 +166,11 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
     async def reload() -> Response:
         """Load the model that is in the folder now. Other workers follow within a second or two."""
 
-        def reloaded() -> schemas.Model:
-            service.watcher.reload()
-            return service.model()
-
         try:
-            return _json(await asyncio.to_thread(reloaded))
-        except StoreError:
-            raise
+            await asyncio.to_thread(service.watcher.reload)
         except KomdError as error:
             raise HTTPException(409, f"the old model stays: {error}") from error
+        return _json(service.model())
 
     @app.get("/v1/health", response_model=schemas.Health, tags=["service"])
     async def health() -> Response:

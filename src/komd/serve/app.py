@@ -18,7 +18,7 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException as StarletteError
 
 from komd.errors import SolverError
-from komd.serve.access import AccessControl
+from komd.serve.access import BROKEN, AccessControl
 from komd.serve.api import RequestQueues, add_routes, errors
 from komd.serve.event_store import EventStore, StoreError
 from komd.serve.hot_reload import ModelWatcher
@@ -147,13 +147,13 @@ def _add_error_handlers(app: FastAPI) -> None:
     async def busy(_: Request, error: QueueFull) -> Response:
         return JSONResponse({"detail": str(error)}, 503, headers={"retry-after": "1"})
 
-    @app.exception_handler(Exception)
-    async def broken(_: Request, error: Exception) -> Response:  # access.py writes it to the log
-        return JSONResponse({"detail": "something went wrong here; the log has a line about it"}, 500)
-
     @app.exception_handler(SolverError)
     async def unsolved(_: Request, error: SolverError) -> Response:
         return JSONResponse({"detail": str(error)}, 422)
+
+    @app.exception_handler(Exception)
+    async def broken(_: Request, error: Exception) -> Response:  # access.py writes it to the log
+        return JSONResponse({"detail": BROKEN}, 500)
 
 
 def _sentence(error: Any) -> str:

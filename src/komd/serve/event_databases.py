@@ -23,16 +23,14 @@ def engine(url: str, threads: int) -> sql.Engine:
     except SQLAlchemyError:
         raise InputError("a store is sqlite:///FILE or postgresql://USER@HOST/NAME; this is neither") from None
     kind = address.drivername.split("+")[0]
-    if kind == "postgres":
-        kind = "postgresql"
-    if kind == "sqlite":
-        return _sqlite(address, threads)
-    if kind == "postgresql":
-        return _postgresql(address, threads)
-    raise InputError(f"a store is sqlite:///FILE or postgresql://USER@HOST/NAME, got {kind}://…")
+    makers = {"sqlite": _sqlite, "postgresql": _postgresql, "postgres": _postgresql}
+    if kind not in makers:
+        raise InputError(f"a store is sqlite:///FILE or postgresql://USER@HOST/NAME, got {kind}://…")
+    pool = {"pool_size": threads + 2, "max_overflow": 0, "pool_timeout": _SECONDS, "hide_parameters": True}
+    return makers[kind](address, pool)
 
 
-def _sqlite(address: sql.URL, threads: int) -> sql.Engine:
+def _sqlite(address: sql.URL, pool: dict[str, Any]) -> sql.Engine:
     if not address.database or address.database == ":memory:" or address.database.startswith("file:"):
         raise InputError("a store in memory is lost with the process; name a file: sqlite:///FILE")
     file = Path(address.database)
@@ -44,10 +42,7 @@ def _sqlite(address: sql.URL, threads: int) -> sql.Engine:
         address.set(drivername="sqlite+pysqlite"),
         connect_args={"timeout": _SECONDS, "check_same_thread": False},
         poolclass=sql.QueuePool,
-        pool_size=threads + 2,
-        max_overflow=0,
-        pool_timeout=_SECONDS,
-        hide_parameters=True,
+        **pool,
     )
 
     @sql.event.listens_for(engine, "connect")
@@ -65,7 +60,7 @@ def _sqlite(address: sql.URL, threads: int) -> sql.Engine:
     return engine
 
 
-def _postgresql(address: sql.URL, threads: int) -> sql.Engine:
+def _postgresql(address: sql.URL, pool: dict[str, Any]) -> sql.Engine:
     try:
         import psycopg  # noqa: F401
     except ImportError:
@@ -77,9 +72,6 @@ def _postgresql(address: sql.URL, threads: int) -> sql.Engine:
             "connect_timeout": _SECONDS,
             "options": f"-c synchronous_commit=on -c statement_timeout={wait} -c lock_timeout={wait}",
         },
-        pool_size=threads + 2,
-        max_overflow=0,
-        pool_timeout=_SECONDS,
         pool_pre_ping=True,
-        hide_parameters=True,
+        **pool,
     )

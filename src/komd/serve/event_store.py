@@ -18,12 +18,13 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import sqlalchemy as sql
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from komd.errors import KomdError
 from komd.serve.event_databases import engine
@@ -33,6 +34,7 @@ __all__ = ["EventStore", "StoreError", "StoredHistory"]
 _FORMAT = "1"
 _REQUESTS = 256  # in one commit
 _ROWS = 10_000  # pairs in one commit, about
+_RETRYABLE = ("40001", "40P01")  # states of PostgreSQL: serialization failure, deadlock
 _TRIES = 3  # of a commit that was rolled back by another one
 
 
@@ -139,7 +141,7 @@ class EventStore:
 
     def add(self, pairs: Iterable[tuple[str, str]]) -> Future[int]:
         """Store these (user, item) pairs. When the future is done they are on the disk; it says how many were new."""
-        return self._submit(_Write(tuple(dict.fromkeys(pairs)), None))
+        return self._submit(_Write(tuple(dict.fromkeys(pairs))))
 
     def forget(self, user: str) -> Future[int]:
         """Delete a user's events and ignore what models know of them. The future says how many events there were."""
@@ -162,11 +164,11 @@ class EventStore:
     def _write(self) -> None:
         """The writing thread: take the waiting requests, commit them together, answer."""
         while (first := self._queue.get()) is not None:
-            group, pairs, last = [first], len(first.pairs), False
+            group, pairs = [first], len(first.pairs)
             while len(group) < _REQUESTS and pairs < _ROWS and not self._queue.empty():
                 following = self._queue.get()
                 if following is None:
-                    last = True
+                    self._queue.put(None)  # ends the outer loop
                     break
                 group.append(following)
                 pairs += len(following.pairs)
@@ -183,8 +185,6 @@ class EventStore:
             else:
                 for write, answer in zip(group, answers, strict=True):
                     write.answer.set_result(answer)
-            if last:
-                return
 
     def _commit(self, group: list[_Write]) -> list[int]:
         """Execute writes in their order, in one transaction."""
@@ -200,7 +200,8 @@ class EventStore:
             except DBAPIError as error:
                 # Two processes may lock the same rows in opposite order, or an idle connection may be lost:
                 # what was rolled back is retried.
-                if attempt == _TRIES - 1 or not (error.connection_invalidated or _is_retryable(error)):
+                retryable = getattr(error.orig, "sqlstate", None) in _RETRYABLE or error.connection_invalidated
+                if attempt == _TRIES - 1 or not retryable:
                     raise
         raise AssertionError("unreachable")
 
@@ -214,8 +215,7 @@ class EventStore:
 
     def _delete(self, connection: sql.Connection, user: str) -> int:
         gone = connection.execute(sql.delete(self._events).where(self._events.c.user_id == user)).rowcount
-        mark = self._insert(self._forgotten).values(mark=self._mark(user)).on_conflict_do_nothing()
-        connection.execute(mark)
+        connection.execute(self._insert(self._forgotten).values(mark=self._mark(user)).on_conflict_do_nothing())
         return int(gone)
 
     # ---- inside -----------------------------------------------------------------------------------------------
@@ -229,13 +229,11 @@ class EventStore:
             try:
                 with self._writing.begin() as connection:
                     schema.create_all(connection)
-                    for name, value in (("format", _FORMAT), ("key", secrets.token_hex(32))):
-                        connection.execute(
-                            self._insert(self._settings).values(name=name, value=value).on_conflict_do_nothing()
-                        )
+                    for row in (("format", _FORMAT), ("key", secrets.token_hex(32))):
+                        connection.execute(self._insert(self._settings).values(row).on_conflict_do_nothing())
                     held = {str(name): str(value) for name, value in connection.execute(sql.select(self._settings))}
                     break
-            except (IntegrityError, DBAPIError):  # another worker is creating them at the same moment
+            except DBAPIError:  # another worker is creating them at the same moment
                 if attempt == _TRIES - 1:
                     raise
                 time.sleep(0.1)
@@ -244,20 +242,13 @@ class EventStore:
         return bytes.fromhex(held["key"])
 
 
+@dataclass(frozen=True)
 class _Write:
     """A request to the writing thread: pairs to add, or a user to forget."""
 
-    __slots__ = ("answer", "forget", "pairs")
-
-    def __init__(self, pairs: tuple[tuple[str, str], ...], forget: str | None) -> None:
-        self.pairs = pairs
-        self.forget = forget
-        self.answer: Future[int] = Future()
-
-
-def _is_retryable(error: DBAPIError) -> bool:
-    state = getattr(error.orig, "sqlstate", None)
-    return state in ("40001", "40P01")  # serialization failure, deadlock
+    pairs: tuple[tuple[str, str], ...]
+    forget: str | None = None
+    answer: Future[int] = field(default_factory=Future)
 
 
 def _reason(error: SQLAlchemyError) -> str:

@@ -6,6 +6,7 @@ and stays so when the model changes.
 
 from __future__ import annotations
 
+import bisect
 import datetime
 from collections.abc import Sequence
 from typing import Any
@@ -88,14 +89,5 @@ def users_beginning(ids: Ids, prefix: str, n: int) -> list[str]:
 
 
 def _count_below(ids: Ids, key: Any) -> int:
-    """How many ids are smaller than `key`; texts are in the order of their bytes."""
-    wanted = key.encode() if isinstance(key, str) else key
-    low, high = 0, len(ids)
-    while low < high:
-        middle = (low + high) // 2
-        value = ids[middle]
-        if (value.encode() if isinstance(value, str) else value) < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    """How many ids are smaller than `key`; the order of texts is that of their code points, as of their bytes."""
+    return bisect.bisect_left(range(len(ids)), key, key=ids.__getitem__)

@@ -49,9 +49,8 @@ class ItemNames:
         columns = [pc.utf8_slice_codeunits(column.combine_chunks().take(at), 0, _SHOWN) for column in table.columns[1:]]
         names = columns[0]
         blank = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(names), ""), True)
-        known = len(ids) - int(pc.sum(pc.cast(blank, pa.int64())).as_py() or 0)
         further = dict(zip(table.column_names[2:], columns[1:], strict=True))
-        return ItemNames(pc.if_else(blank, pc.utf8_slice_codeunits(ids, 0, _SHOWN), names), further, known)
+        return ItemNames(pc.if_else(blank, pc.utf8_slice_codeunits(ids, 0, _SHOWN), names), further, blank.false_count)
 
 
 def read_names(path: Path) -> pa.Table:
@@ -71,7 +70,7 @@ def read_names(path: Path) -> pa.Table:
         k for k in range(len(titles)) if k != ids[0]
     ]
     chosen = [ids[0], names[0]] + [k for k in range(len(titles)) if k not in (ids[0], names[0])]
-    texts = [pa.chunked_array([pa.array(_texts(table.column(k)), pa.string())]) for k in chosen]
+    texts = [pa.array(_texts(table.column(k)), pa.string()) for k in chosen]
     made = pa.table(texts, names=_distinct([titles[k].strip() or f"column {k + 1}" for k in chosen]))
     _, first = np.unique(pc.fill_null(made.column(0), "").to_numpy(), return_index=True)
     return made.take(pa.array(np.sort(first))).combine_chunks()

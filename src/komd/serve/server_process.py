@@ -28,6 +28,8 @@ def run(settings: Settings) -> None:
         import uvicorn
 
         import komd.serve.app
+        from komd.serve.event_store import EventStore
+        from komd.serve.hot_reload import ModelWatcher
         from komd.serve.prometheus import SHARED
     except ImportError as error:
         raise InputError(f"komd serve needs {error.name}: {install('serve')}") from error
@@ -41,7 +43,9 @@ def run(settings: Settings) -> None:
     if settings.workers == 1:
         app = komd.serve.app.create(settings)
     else:
-        _check_once(settings)
+        # Errors of the model and the store are reported once, before workers start.
+        ModelWatcher(settings.model, settings.items)
+        EventStore(settings.store).close()
         os.environ[VARIABLE] = settings.to_text()
         shared = os.environ[SHARED] = tempfile.mkdtemp(prefix="komd-serve-")
         app = "komd.serve.app:from_environment"
@@ -86,15 +90,6 @@ def configured(app: Any, settings: Settings) -> uvicorn.Config:
     )
 
 
-def _check_once(settings: Settings) -> None:
-    """Load the model and open the store once, so that errors are reported once, before workers start."""
-    from komd.serve.event_store import EventStore
-    from komd.serve.hot_reload import ModelWatcher
-
-    ModelWatcher(settings.model, settings.items)
-    EventStore(settings.store).close()
-
-
 def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
@@ -112,14 +107,11 @@ def _bind(host: str, port: int) -> socket.socket:
 
 def log_to_stderr() -> None:
     """Log lines with a time to standard error; set up once."""
-    ours = logging.getLogger("komd.serve")
-    if not ours.handlers:
+    if not logging.getLogger("komd.serve").handlers:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-        ours.addHandler(handler)
-        ours.setLevel(logging.INFO)
-        ours.propagate = False
-        uvicorn = logging.getLogger("uvicorn.error")
-        uvicorn.addHandler(handler)
-        uvicorn.setLevel(logging.WARNING)
-        uvicorn.propagate = False
+        for name, level in (("komd.serve", logging.INFO), ("uvicorn.error", logging.WARNING)):
+            logger = logging.getLogger(name)
+            logger.addHandler(handler)
+            logger.setLevel(level)
+            logger.propagate = False
