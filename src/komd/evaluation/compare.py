@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
+import math
 import platform
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext, suppress
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -110,31 +112,22 @@ def compare(
     tested = _test_users(interactions, folds=folds, half=half, min_activity=min_activity, rng=rng)
     protocol = ComparisonProtocol(int(folds), half, int(min_activity), int(rng), names, ties)
     resources = {"threads": threads, "memory": memory}
-    with _work_folder(keep) as folder:
+    with temporary_folder("komd-compare-") if keep is None else nullcontext(kept_folder(keep)) as folder:
         checksum = fingerprint(interactions)
-        rows = [row_folder(folder, checksum, protocol, text) for text in texts]
-        done = sum(len(row.done()) for row in rows)
-        total = len(rows) * protocol.folds
+        folders = [row_folder(folder, checksum, protocol, text) for text in texts]
+        done = sum(len(row.done()) for row in folders)
+        total = len(folders) * protocol.folds
         if done:
-            (say or _to_stderr)(f"resuming: {done} of {total} fold results are there")
+            (say or partial(print, file=sys.stderr))(f"resuming: {done} of {total} fold results are there")
         stored = store_data(folder, interactions, checksum) if done < total else folder
         results: list[list[FoldResult] | str] = []
         with progress("compare", total) as advance:
-            for text, row in zip(texts, rows, strict=True):
+            for text, row in zip(texts, folders, strict=True):
                 task = vars(protocol) | {"model": text, "data": str(stored.resolve())} | resources
                 results.append(_finish(row, task, limit, advance))
-    users, items = interactions.shape
-    return Comparison(
-        rows_of(texts, results, names),
-        protocol,
-        repr(interactions),
-        users,
-        items,
-        interactions.pairs,
-        tested,
-        _versions(),
-        workers,
-    )
+    rows = rows_of(texts, results, names)
+    size = *interactions.shape, interactions.pairs
+    return Comparison(rows, protocol, repr(interactions), *size, tested, _versions(), workers)
 
 
 def seconds(limit: float | str, name: str = "time_limit") -> float:
@@ -173,9 +166,7 @@ def _finish(
         return done
     row.begin(task)
     spent = sum(result.fit + result.rank for result in done)
-    reason = _run(row, None if limit is None else limit - spent, advance)
-    if reason == "":
-        reason = f"exceeded {_duration(limit or 0.0)}"
+    reason = _run(row, limit, spent, advance)
     done = row.done()
     if len(done) == row.folds:
         return done
@@ -185,10 +176,12 @@ def _finish(
     return reason
 
 
-def _run(row: RowFolder, left: float | None, advance: Callable[[int], None]) -> str | None:
-    """Run a child process on a row. Returns None on success, "" when it ran out of time, else what went wrong."""
-    if left is not None and left <= 0:
-        return ""
+def _run(row: RowFolder, limit: float | None, spent: float, advance: Callable[[int], None]) -> str | None:
+    """Run a child process on a row until the limit of time, of which some is spent. Returns what went wrong, if any."""
+    left = math.inf if limit is None else limit - spent
+    exceeded = f"exceeded {_duration(limit or 0.0)}"
+    if left <= 0:
+        return exceeded
     waiting = [fold for fold in range(row.folds) if not row.has(fold)]
     started = time.monotonic()
     with row.log.open("wb") as log:
@@ -197,15 +190,15 @@ def _run(row: RowFolder, left: float | None, advance: Callable[[int], None]) -> 
         )
         try:
             while True:
-                with contextlib.suppress(subprocess.TimeoutExpired):
+                with suppress(subprocess.TimeoutExpired):
                     child.wait(_POLL)
                 while waiting and row.has(waiting[0]):  # folds are done in order
                     waiting.pop(0)
                     advance(1)
                 if child.returncode is not None:
                     break
-                if left is not None and time.monotonic() - started > left:
-                    return ""
+                if time.monotonic() - started > left:
+                    return exceeded
         finally:  # also on Ctrl-C: the child must not go on
             child.kill()
             child.wait()
@@ -219,10 +212,9 @@ def _exit_reason(code: int, log: Path) -> str | None:
     if code == 0:
         return None
     if code < 0:
-        try:
+        name = ""
+        with suppress(ValueError):
             name = f" ({signal.Signals(-code).name})"
-        except ValueError:
-            name = ""
         guess = ": perhaps the machine ran out of memory" if -code == 9 else ""
         return f"killed by signal {-code}{name}{guess}"
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
@@ -237,22 +229,9 @@ def _duration(limit: float) -> str:
     return f"{limit:g} s"
 
 
-@contextlib.contextmanager
-def _work_folder(keep: str | Path | None) -> Iterator[Path]:
-    if keep is not None:
-        yield kept_folder(keep)
-        return
-    with temporary_folder("komd-compare-") as folder:
-        yield folder
-
-
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
     for name in _VERSIONS:
-        with contextlib.suppress(metadata.PackageNotFoundError):
+        with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
-
-
-def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr)

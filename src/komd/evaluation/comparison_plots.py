@@ -13,6 +13,8 @@ __all__ = ["metric_plot", "scatter_plot", "time_plot"]
 
 _WIDTH = 4.9  # inches
 _LINE = 0.40  # inches for a model
+_POINT = {"color": FIRST, "markersize": 6.5, "markeredgewidth": 1.4}
+_SIDES = ((7, 0), (-7, 0), (0, 7), (0, -7), (5, 5), (5, -5), (-5, 5), (-5, -5))  # of a point, for its label
 _NAME = 46  # characters of a model's name in a plot
 
 
@@ -25,18 +27,8 @@ def metric_plot(found: Comparison, metric: str) -> str:
         for place, (_, row) in enumerate(rows):
             score = row.scores[metric]
             filled = FIRST if score.mark else "none"
-            axes.errorbar(
-                score.mean,
-                place,
-                xerr=score.std,
-                fmt="o",
-                color=FIRST,
-                markersize=6.5,
-                markerfacecolor=filled,
-                markeredgewidth=1.4,
-                elinewidth=1.4,
-                capsize=3,
-            )
+            bar: dict[str, Any] = {"fmt": "o", "elinewidth": 1.4, "capsize": 3} | _POINT
+            axes.errorbar(score.mean, place, xerr=score.std, markerfacecolor=filled, **bar)
         axes.set_xlabel(f"{metric}: mean ± standard deviation over {found.protocol.folds} folds")
         _legend(axes, [("o", FIRST, True, "best, or tied with it"), ("o", FIRST, False, "worse")])
 
@@ -52,7 +44,7 @@ def time_plot(found: Comparison) -> str:
         axes.set_xscale("log")
         for place, (_, row) in enumerate(rows):
             parts = (("^", SECOND, row.fit_seconds), ("s", THIRD, row.rank_seconds))
-            total = row.fit_seconds + row.rank_seconds
+            total = _total(row)
             axes.plot([min(p[2] for p in parts), total], [place, place], color=FAINT, linewidth=1.2, zorder=1)
             for marker, colour, value in parts:
                 axes.plot(value, place, marker, color=colour, markersize=5, markerfacecolor="none", zorder=2)
@@ -87,12 +79,12 @@ def scatter_plot(found: Comparison, metric: str, *, wide: bool) -> str:
         for (_, row), (x, y), (_, at) in zip(rows, real, points, strict=True):
             filled = FIRST if row.scores[metric].mark else "none"
             marker = "o" if y == at else "v"
-            axes.plot(x, at, marker, color=FIRST, markerfacecolor=filled, markersize=6.5, markeredgewidth=1.4, zorder=3)
+            axes.plot(x, at, marker, markerfacecolor=filled, zorder=3, **_POINT)
         axes.margins(0.12, 0.1)
         _log_seconds(axes, [x for x, _ in points])
-        top = max(y for _, y in points)
-        room = 0.08 * (top - min(y for _, y in points)) or 0.01
-        axes.set_ylim(min(y for _, y in points) - room, top + room)
+        bottom, top = min(y for _, y in points), max(y for _, y in points)
+        room = 0.08 * (top - bottom) or 0.01
+        axes.set_ylim(bottom - room, top + room)
         axes.set_xlabel("fit + rank, seconds a fold (logarithmic axis)")
         axes.set_ylabel(metric)
         marks = [("o", FIRST, True, "best, or tied"), ("o", FIRST, False, "worse")]
@@ -190,29 +182,19 @@ def _place_labels(
     for point in points:
         x, y = axes.transData.transform(point)
         occupied.append(Bbox.from_bounds(x - 4 * scale, y - 4 * scale, 8 * scale, 8 * scale))
-    around = [
-        (7, 0, "left", "center"),
-        (-7, 0, "right", "center"),
-        (0, 7, "center", "bottom"),
-        (0, -7, "center", "top"),
-        (5, 5, "left", "bottom"),
-        (5, -5, "left", "top"),
-        (-5, 5, "right", "bottom"),
-        (-5, -5, "right", "top"),
-    ]
     for number, name, point in labels:
         for words in (name, str(number)):
-            if _placed(axes, words, point, around, occupied, frame, renderer):
+            if _placed(axes, words, point, occupied, frame, renderer):
                 break
 
 
-def _placed(
-    axes: Any, words: str, point: tuple[float, float], around: Any, occupied: list[Any], frame: Any, renderer: Any
-) -> bool:
-    for dx, dy, horizontal, vertical in around:
-        label = axes.annotate(
-            words, point, (dx, dy), textcoords="offset points", ha=horizontal, va=vertical, fontsize=9.5, zorder=4
-        )
+def _placed(axes: Any, words: str, point: tuple[float, float], occupied: list[Any], frame: Any, renderer: Any) -> bool:
+    for dx, dy in _SIDES:
+        aligned = {
+            "ha": ("center", "left", "right")[(dx > 0) - (dx < 0)],
+            "va": ("center", "bottom", "top")[(dy > 0) - (dy < 0)],
+        }
+        label = axes.annotate(words, point, (dx, dy), textcoords="offset points", fontsize=9.5, zorder=4, **aligned)
         box = label.get_window_extent(renderer)
         inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
         if inside and not any(box.overlaps(other) for other in occupied):

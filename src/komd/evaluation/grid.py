@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -55,8 +56,8 @@ def expand(text: str) -> list[str]:
     tree = _parsed(text, text)
     if not isinstance(tree, ast.Call):
         return [text.strip()]
-    rows = _choices(tree, text)
-    return [ast.unparse(row) for row in rows] if len(rows) > 1 or _has_grid(tree) else [text.strip()]
+    rows = [ast.unparse(row) for row in _choices(tree, text)]
+    return rows if rows != [ast.unparse(tree)] else [text.strip()]
 
 
 def _listed(text: str) -> list[str]:
@@ -79,24 +80,12 @@ def _choices(tree: ast.expr, text: str) -> list[ast.expr]:
     lists = [
         [keyword.value] if (name, keyword.arg) in _LISTS else _choices(keyword.value, text) for keyword in tree.keywords
     ]
-    rows = 1
-    for each in lists:
-        rows *= len(each)
-    if rows > _MOST:
+    if (rows := math.prod(map(len, lists))) > _MOST:
         raise InputError(f"the grid in {text[:80]!r} has {rows:,} rows; at most {_MOST:,} are compared")
     return [
         ast.Call(tree.func, tree.args, [ast.keyword(k.arg, v) for k, v in zip(tree.keywords, values, strict=True)])
         for values in itertools.product(*lists)
     ]
-
-
-def _has_grid(tree: ast.Call) -> bool:
-    name = tree.func.id if isinstance(tree.func, ast.Name) else ""
-    return any(
-        (isinstance(keyword.value, ast.List) and (name, keyword.arg) not in _LISTS)
-        or (isinstance(keyword.value, ast.Call) and _has_grid(keyword.value))
-        for keyword in tree.keywords
-    )
 
 
 def _parsed(source: str, text: str) -> ast.expr:

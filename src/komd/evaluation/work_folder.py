@@ -124,14 +124,7 @@ class RowFolder:
         """Write the result of a fold."""
         by_user = [name for name, values in result.values.items() if len(values)]
         array = np.array([result.values[name] for name in by_user], np.float64).reshape(len(by_user), -1)
-        facts = {
-            "means": result.means,
-            "by_user": by_user,
-            "test_users": result.test_users,
-            "fit": result.fit,
-            "rank": result.rank,
-            "peak": result.peak,
-        }
+        facts = {name: fact for name, fact in vars(result).items() if name != "values"} | {"by_user": by_user}
         _write(self._file(fold, "npy"), array_fill(array))
         _write(self._file(fold, "json"), _json(facts))
 
@@ -181,16 +174,11 @@ def kept_folder(keep: str | Path) -> Path:
 
 def row_folder(work: Path, data: str, protocol: ComparisonProtocol, model: str) -> RowFolder:
     """The folder for the results of a model under a protocol, on data with this fingerprint."""
-    parts = [
-        data,
-        metadata.version("komd"),
-        _code_checksum(),
-        model,
-        *(f"{k}={v}" for k, v in sorted(vars(protocol).items())),
-    ]
-    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
-    name = re.match(r"\w*", model)
-    return RowFolder(work / f"{name.group() if name else ''}-{key}", protocol.folds)
+    settings = (f"{k}={v}" for k, v in sorted(vars(protocol).items()))
+    parts = "\n".join([data, metadata.version("komd"), _code_checksum(), model, *settings])
+    key = hashlib.sha256(parts.encode()).hexdigest()[:20]
+    name = re.split(r"\W", model)[0]
+    return RowFolder(work / f"{name}-{key}", protocol.folds)
 
 
 def fingerprint(data: Interactions) -> str:
@@ -247,7 +235,4 @@ def _code_checksum() -> str:
     folders = ("_core", "data", "kernels", "matrix", "engine", "models")
     files = [path for folder in folders for path in (root / folder).glob("*.py")]
     files += [*root.glob("*.py"), root / "evaluation" / "evaluate.py", root / "evaluation" / "metrics.py"]
-    digest = hashlib.sha256()
-    for path in sorted(files):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(files))).hexdigest()

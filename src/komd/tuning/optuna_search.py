@@ -105,10 +105,8 @@ class OptunaSearch:
         self._enqueue_neighbours(proposal.point, trial)
 
     def _finish(self, optuna_trial: Any, trial: Trial) -> None:
-        if trial.state == "complete":
-            self._study.tell(optuna_trial, trial.value)
-        else:
-            self._study.tell(optuna_trial, state=self._state(trial))
+        value = trial.value if trial.state == "complete" else None
+        self._study.tell(optuna_trial, value, state=self._state(trial))
 
     def _state(self, trial: Trial) -> Any:
         states = self._optuna.trial.TrialState
