@@ -74,7 +74,8 @@ def test_strips_rows_and_blocks_are_those_of_the_dense_matrix(kernel, weighted, 
     assert streamed.in_memory(some, lambda: 7) is None and dense.in_memory(some, lambda: 7) is dense
     assert np.array_equal(streamed.row(7), dense.row(7))
     assert np.array_equal(streamed.entries(some, some[:2]), dense.entries(some, some[:2]))
-    (_, blocks, starts), *_ = streamed.gather(rows.rows, None, own=True)
+    own = streamed.gather(rows.rows, None, own=True).own
+    blocks, starts = own.blocks, own.starts
     for u in range(0, 300, 17):
         h = rows.indices[rows.indptr[u] : rows.indptr[u + 1]]
         assert np.array_equal(blocks[starts[u] : starts[u + 1]].reshape(len(h), len(h)), dense.values[np.ix_(h, h)])
