@@ -28,7 +28,8 @@ def number(value: float) -> str:
 
 def costs(row: Row) -> tuple[str, str, str]:
     """Seconds to fit, seconds to rank, peak memory."""
-    return _seconds(row.fit_seconds), _seconds(row.rank_seconds), readable(row.peak_memory)
+    fit, rank = (f"{value:.3f}" if value < 10 else f"{value:.1f}" for value in (row.fit_seconds, row.rank_seconds))
+    return fit, rank, readable(row.peak_memory)
 
 
 def caption(found: Comparison) -> str:
@@ -51,7 +52,11 @@ def legend() -> str:
 def text(found: Comparison) -> str:
     """The table in plain text."""
     header = ["model", *(f"{name}  " for name in found.metrics), *COSTS]
-    lines = [header, *(_cells(found, row) for row in found.rows if row.failed is None)]
+    lines = [header]
+    for row in (row for row in found.rows if row.failed is None):
+        scores = (row.scores[name] for name in found.metrics)
+        cells = (f"{number(s.mean)} ± {number(s.std)} {MARKS[s.mark]}" for s in scores)
+        lines.append([printable(row.model), *cells, *costs(row)])
     shown = aligned(lines)
     shown += [f"{row.model}  failed: {printable(row.failed)}" for row in found.rows if row.failed is not None]
     return "\n".join([caption(found), "", *shown, "", legend()])
@@ -104,16 +109,6 @@ def markdown(found: Comparison) -> str:
         f"(paired t-test over users, Holm, p > {LEVEL:g}). Seconds: median of a fold. komd {found.versions['komd']}."
     )
     return "\n".join([f"{caption(found)}.", "", *markdown_table(header, rows), "", explained, ""])
-
-
-def _cells(found: Comparison, row: Row) -> list[str]:
-    scores = (row.scores[name] for name in found.metrics)
-    shown = (f"{number(s.mean)} ± {number(s.std)} {MARKS[s.mark]}" for s in scores)
-    return [printable(row.model), *shown, *costs(row)]
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
 
 def _markdown_score(score: MetricSummary) -> str:

@@ -36,7 +36,6 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _await_head(self) -> None:
         self._received = 0
-        self._cancel_head_timer()
         self._head_timer = self.loop.call_later(self._limits.head_seconds, self._refuse, b"408 Request Timeout")
 
     def _cancel_head_timer(self) -> None:

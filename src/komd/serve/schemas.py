@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from komd.serve.serve_settings import Limits
 
@@ -54,15 +54,11 @@ def _texts(ids: list[str | int] | None) -> list[str] | None:
     return None if ids is None else [one if type(one) is str else str(one) for one in ids]
 
 
-class _Request(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class _Request(BaseModel, extra="forbid"):
+    """Unknown fields are refused. Responses are made here, so not checked again."""
 
 
-class _Response(BaseModel):
-    """Made here, so not checked again."""
-
-
-class ErrorDetail(_Response, title="Problem"):
+class ErrorDetail(BaseModel, title="Problem"):
     """What was wrong, in words."""
 
     __qualname__ = "Problem"
@@ -73,12 +69,8 @@ class ErrorDetail(_Response, title="Problem"):
 # ---- recommending ---------------------------------------------------------------------------------------------
 
 
-class Ask(_Request):
+class Ask(_Request, json_schema_extra={"examples": [{"history": ["i7", "i42"], "n": 10, "explain": True}]}):
     """A request: for which user, and how. Give `user_id` or `history`, not both."""
-
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"history": ["i7", "i42"], "n": 10, "explain": True}]}
-    )
 
     user_id: Identifier | None = Field(default=None, description="A user whose history is known or has been posted.")
     history: list[Identifier] | None = Field(
@@ -127,10 +119,7 @@ class Ask(_Request):
 
     def options(self) -> Any:
         """All of the request but the user: requests that agree in it are ranked together."""
-        lists = (
-            None if self.items is None else tuple(self.items),
-            None if self.exclude is None else tuple(self.exclude),
-        )
+        lists = tuple(None if ids is None else tuple(ids) for ids in (self.items, self.exclude))
         return self.n, self.exclude_seen, lists, self.max_popularity, self.explain, self.reasons
 
 
@@ -140,7 +129,7 @@ class Batch(_Request):
     requests: list[Ask] = Field(min_length=1, max_length=LIMITS.batch)
 
 
-class Contribution(_Response):
+class Contribution(BaseModel):
     """What one item of the history adds to a score."""
 
     item_id: str
@@ -148,14 +137,14 @@ class Contribution(_Response):
     contribution: float
 
 
-class Other(_Response):
+class Other(BaseModel):
     """The contributions that are not listed, together."""
 
     items: int
     contribution: float
 
 
-class Why(_Response):
+class Why(BaseModel):
     """contributions + others + global_term = score."""
 
     contributions: list[Contribution]
@@ -163,7 +152,7 @@ class Why(_Response):
     global_term: float = Field(description="What does not come from one item: the effect of everything not chosen.")
 
 
-class Recommendation(_Response):
+class Recommendation(BaseModel):
     """One row of a list."""
 
     item_id: str
@@ -176,7 +165,7 @@ class Recommendation(_Response):
     why: Why | None = None
 
 
-class RecommendationList(_Response, title="Recommendations"):
+class RecommendationList(BaseModel, title="Recommendations"):
     """A list, best first."""
 
     __qualname__ = "Recommendations"
@@ -188,7 +177,7 @@ class RecommendationList(_Response, title="Recommendations"):
     model: str = Field(description="Version of the model that answered.")
 
 
-class BatchAnswer(_Response):
+class BatchAnswer(BaseModel):
     """The lists, in the order of the requests."""
 
     answers: list[RecommendationList]
@@ -209,17 +198,13 @@ class Event(_Request):
         return str(self.user_id), str(self.item_id)
 
 
-class PostedEvents(_Request):
+class PostedEvents(_Request, json_schema_extra={"examples": [{"events": [{"user_id": "ana", "item_id": "i7"}]}]}):
     """One event or many. The same event again changes nothing."""
-
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"events": [{"user_id": "ana", "item_id": "i7"}]}]}
-    )
 
     events: list[Event] = Field(min_length=1, max_length=LIMITS.events)
 
 
-class EventsKept(_Response):
+class EventsKept(BaseModel):
     """What was stored. It is on the disk, and part of the next recommendation."""
 
     events: int = Field(description="Distinct pairs in the post.")
@@ -227,7 +212,7 @@ class EventsKept(_Response):
     unknown_items: list[str] = Field(description="Items the model does not know yet: stored, not used until it does.")
 
 
-class Entry(_Response):
+class Entry(BaseModel):
     """One item of a user's history."""
 
     item_id: str
@@ -238,7 +223,7 @@ class Entry(_Response):
     at: int | None = Field(description="When it was posted (milliseconds since 1970); null when it is from the model.")
 
 
-class UserHistory(_Response, title="Person"):
+class UserHistory(BaseModel, title="Person"):
     """Everything that is known of a user."""
 
     __qualname__ = "Person"
@@ -248,7 +233,7 @@ class UserHistory(_Response, title="Person"):
     low_rated: list[str] = Field(description="Items rated too low to be in the history, which the model knows of.")
 
 
-class UserIds(_Response, title="People"):
+class UserIds(BaseModel, title="People"):
     """Ids of users."""
 
     __qualname__ = "People"
@@ -256,7 +241,7 @@ class UserIds(_Response, title="People"):
     users: list[str]
 
 
-class Forgotten(_Response):
+class Forgotten(BaseModel):
     """A user was forgotten."""
 
     user_id: str
@@ -266,7 +251,7 @@ class Forgotten(_Response):
 # ---- items, model, health -------------------------------------------------------------------------------------
 
 
-class Item(_Response):
+class Item(BaseModel):
     """An item and what it is called."""
 
     item_id: str
@@ -276,7 +261,7 @@ class Item(_Response):
     details: dict[str, str]
 
 
-class Items(_Response):
+class Items(BaseModel):
     """Items, best match first."""
 
     items: list[Item]
@@ -288,7 +273,7 @@ class Similar(Item):
     similarity: float
 
 
-class SimilarItems(_Response):
+class SimilarItems(BaseModel):
     """What is similar to an item, the most similar first."""
 
     item_id: str
@@ -296,14 +281,14 @@ class SimilarItems(_Response):
     items: list[Similar]
 
 
-class Curve(_Response):
+class Curve(BaseModel):
     """The long tail: the item of rank ranks[k] was chosen by counts[k] users."""
 
     ranks: list[int]
     counts: list[int]
 
 
-class Model(_Response):
+class Model(BaseModel):
     """The model in use."""
 
     model: str
@@ -316,7 +301,7 @@ class Model(_Response):
     example_item: str
 
 
-class Health(_Response):
+class Health(BaseModel):
     """The state of the service."""
 
     status: str

@@ -51,7 +51,12 @@ def catalogue_of(frame: DataFrame, user: str, item: str) -> Catalogue:
         cleanup.callback(parts.unpersist)
         totals: Any = parts.agg(*(F.sum(name) for name in ("rows", "no_user", "no_item", "pairs"))).first()
         rows, no_user, no_item, kept = (int(total or 0) for total in totals)
-        _refuse_missing(rows, no_user, no_item, user, item)
+        if rows == 0:
+            raise InputError("nothing to learn from: the frame is empty")
+        if no_user or no_item:
+            missing = f"{no_user:,} without a {user}" if no_user else f"{no_item:,} without an {item}"
+            advice = f"leave them out with frame.dropna(subset=[{user!r}, {item!r}])"
+            raise InputError(f"of {rows:,} rows {missing}; {advice}")
         data = _joined(parts, items, kept)
     return Catalogue.of(data)
 
@@ -69,14 +74,6 @@ def _chosen_rows(frame: DataFrame, user: str, item: str) -> DataFrame:
             "frame.filter, and drop the column"
         )
     return frame.filter(rating.isNull() | (rating != 0))
-
-
-def _refuse_missing(rows: int, no_user: int, no_item: int, user: str, item: str) -> None:
-    if rows == 0:
-        raise InputError("nothing to learn from: the frame is empty")
-    if no_user or no_item:
-        missing = f"{no_user:,} without a {user}" if no_user else f"{no_item:,} without an {item}"
-        raise InputError(f"of {rows:,} rows {missing}; leave them out with frame.dropna(subset=[{user!r}, {item!r}])")
 
 
 def _joined(parts: DataFrame, items: Ids, pairs: int) -> Interactions:

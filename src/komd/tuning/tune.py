@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -170,9 +171,7 @@ def inner_folds(
     # The groups that the same seed gives outside must not be used: an inner fold would test exactly the users whose
     # histories were halved there.
     inner = np.random.default_rng([rng, _INNER])
-    for number, (train, test) in enumerate(split.folds(data, folds=folds, half=half, rng=inner)):
-        if number == rounds:
-            break
+    for number, (train, test) in enumerate(islice(split.folds(data, folds=folds, half=half, rng=inner), rounds)):
         if not test.pairs:
             raise InputError(
                 f"no test users in inner fold {number + 1} of {folds}: {data!r} is too small; use fewer folds"
@@ -183,14 +182,11 @@ def inner_folds(
 
 def _refuse_leak(data: Interactions, held_out: Interactions) -> None:
     """Refuse data that contain a pair which is to be tested later."""
-    items, users = (
-        theirs.find(ours.values, on_unknown="skip")
-        for ours, theirs in ((held_out.items, data.items), (held_out.users, data.users))
-    )
-    theirs_item, theirs_user = items[held_out.indices], users[held_out.rows]
-    known = (theirs_item >= 0) & (theirs_user >= 0)
+    items = data.items.find(held_out.items.values, on_unknown="skip")[held_out.indices]
+    users = data.users.find(held_out.users.values, on_unknown="skip")[held_out.rows]
+    known = (items >= 0) & (users >= 0)
     m = data.shape[1]
-    tested = theirs_user[known].astype(np.int64) * m + theirs_item[known]
+    tested = users[known].astype(np.int64) * m + items[known]
     leaked = int(np.isin(tested, data.rows.astype(np.int64) * m + data.indices).sum())
     if leaked:
         raise InputError(
