@@ -64,3 +64,15 @@ def test_the_cache_is_used_and_follows_every_file_of_the_folder(run):
     assert run(factor=3) == (31.0, 1)
     assert run(factor=3, name="Two") == (31.0, 0)  # the index on disk names a class that is gone
     assert run(factor=3, name="Two") == (31.0, 1)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of files are POSIX")
+def test_a_disk_that_is_full_stops_only_the_cache(run):
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2048, before[1]))  # the children inherit it
+    try:
+        assert run() == run() == (21.0, 0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -79,6 +79,10 @@ class _Cache(FunctionCache):  # type: ignore[misc]
             self.flush()
             return None
 
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with contextlib.suppress(OSError):  # a full disk: the next process compiles again
+            super().save_overload(sig, data)
+
 
 @functools.cache
 def _stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:
