@@ -127,7 +127,14 @@ def solve_users(
         g, q, floor = lines[G, :m_u], lines[Q, :m_u], lines[FLOOR, :m_u]
         if m_u <= side:
             K_u = scratch.K_u[: m_u * m_u].reshape(m_u, m_u)
-            _gather(K, blocks, starts, u, h, K_u, g)
+            stride = (starts[u + 1] - starts[u]) // m_u if blocks.shape[0] > 0 else 0
+            for i in range(m_u):  # to the last bit the same from blocks and from a matrix
+                if stride > 0:
+                    for k in range(m_u):
+                        K_u[i, k] = blocks[starts[u] + i * stride + k]
+                    g[i] = row_total(K_u[i])
+                else:
+                    g[i] = gather_row(K, h, i, K_u[i])
             _begin(problem, h, q, g, alpha)
             solve_shrinking(K_u, q, g, lam, alpha, tol, scratch.simplex)
             low, high = worst_pair(g, alpha, floor)
@@ -147,30 +154,6 @@ def solve_users(
         unsolved += out.gaps[u] > tol
         out.offsets[u] = _as_scored(problem.exact, problem.theta, m, alpha)
     return unsolved
-
-
-@inner
-def _gather(
-    K: StoredMatrix,
-    blocks: np.ndarray,
-    starts: np.ndarray,
-    u: int,
-    h: np.ndarray,
-    K_u: np.ndarray,
-    totals: np.ndarray,
-) -> None:
-    """K between user u's items h, and the sums of its rows: to the last bit the same from a matrix and from blocks."""
-    m_u = h.shape[0]
-    if blocks.shape[0] > 0:
-        stride = (starts[u + 1] - starts[u]) // m_u
-        for i in range(m_u):
-            at = starts[u] + i * stride
-            for k in range(m_u):
-                K_u[i, k] = blocks[at + k]
-            totals[i] = row_total(K_u[i])
-        return
-    for i in range(m_u):
-        totals[i] = gather_row(K, h, i, K_u[i])
 
 
 @compiled
