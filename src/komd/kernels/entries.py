@@ -82,9 +82,8 @@ class KernelEntries:
             values *= self.scale[rows] * self.scale[columns]
         out = values.astype(np.float32)
         if self.kernel.unit_diagonal:
-            own = rows == columns
-            items = rows[own]
-            out[own] = (self.degree[items] > 0) * (1.0 if self.scale is None else self.scale[items] ** 2)
+            own = (rows == columns) & (out > 0)  # not of items that nobody chose
+            out[own] = 1.0 if self.scale is None else self.scale[rows[own]] ** 2
         return out
 
     @property
