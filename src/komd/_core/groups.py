@@ -63,9 +63,7 @@ class OwnEntries(NamedTuple):
 
 
 class StripArrays(NamedTuple):
-    """A strip that can be read: `row_of[i]` is item i's row in the strip; the rest as in
-    `strip_counting.py`.
-    """
+    """A strip that can be read: `row_of[i]` is item i's row in it; the rest is described in `strip_counting.py`."""
 
     row_of: NDArray[np.int32]
     places: NDArray[np.int64]

@@ -1,8 +1,8 @@
 """What K will cost on this machine, held dense, held sparse or streamed: bytes and seconds, before any of it is built.
 
-Bytes follow from the number of items and the density. Seconds are counted in processor time of `kernel_matrix`: so much
-for a count, for an entry, for a pair. The proportions between these are the code's and stand below; how fast this
-machine is at them is found by building two small kernels, once in a process.
+Bytes follow from the number of items and the density. Seconds are counted in processor time of `matrix_from_counts`:
+so much for a count, for an entry, for a pair. The proportions between these are the code's and stand below; how fast
+this machine is at them is found by building two small kernels, once in a process.
 """
 
 from __future__ import annotations
