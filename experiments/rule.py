@@ -18,7 +18,7 @@ import numpy as np
 
 import komd
 from benchmarks.markdown import markdown
-from experiments.best import SETS
+from experiments.accuracy import SETS
 from experiments.places import RESULTS, keep, kept, load, short
 from komd.tuning.tune import inner_folds
 

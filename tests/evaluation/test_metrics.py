@@ -83,16 +83,18 @@ def test_lists_are_measured_as_trec_does(seed, k):
         assert value["ndcg"] == pytest.approx(theirs[f"ndcg_cut_{k}"])
 
 
-def test_coverage_and_novelty_are_what_they_say():
+def test_coverage_novelty_and_popularity_are_what_they_say():
     train, test = folded(5)
     model = komd.ECFOMD().fit(train)
-    found = komd.evaluate(model, test, metrics="coverage@5,novelty@5")
+    found = komd.evaluate(model, test, metrics="coverage@5,novelty@5,popularity@5")
     lists = model.recommend(found.users, n=5).to_arrow().to_pylist()
     assert found["coverage@5"].mean == len({row["item_id"] for row in lists}) / train.shape[1]
     share = dict(zip(train.items, np.maximum(train.popularity, 1) / (train.activity > 0).sum(), strict=True))
     for user, value in zip(found.users.to_pylist(), found["novelty@5"].values, strict=True):
         twin = np.mean([-np.log2(share[row["item_id"]]) for row in lists if row["user_id"] == user])
         assert value == pytest.approx(twin)
+    for user, value in zip(found.users.to_pylist(), found["popularity@5"].values, strict=True):
+        assert value == pytest.approx(np.mean([share[row["item_id"]] for row in lists if row["user_id"] == user]))
 
 
 def test_names_are_read_and_refused_with_words():

@@ -10,8 +10,10 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from scipy.sparse import csr_array
 
 import komd
+from komd.engine.catalogue import Catalogue
+from komd.matrix import regression
 from komd.matrix import ridge_filter as spectral
-from komd.models import ease
+from komd.matrix.saved import regression_restored
 
 binary = arrays(np.bool_, array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=12)).filter(np.any)
 
@@ -76,7 +78,7 @@ def test_blocks_and_threads(monkeypatch):
     monkeypatch.setattr(spectral, "_BLOCK", 16)
     expected = learned(komd.EASE(regularization=10).fit(R, threads=1))
     for rows, threads in ((1, 1), (7, 2), (70, 3)):
-        monkeypatch.setattr(ease, "_ROWS", rows)
+        monkeypatch.setattr(regression, "_ROWS", rows)
         assert np.array_equal(learned(komd.EASE(regularization=10).fit(R, threads=threads)), expected)
     np.testing.assert_allclose(expected, twin(R.toarray(), 10), rtol=1e-5, atol=1e-7)
 
@@ -96,7 +98,7 @@ def test_lapack_sees_small_matrices_only_and_blas_one_thread(monkeypatch):
     true = scipy.linalg.lapack.dpotrf
     monkeypatch.setattr(scipy.linalg.lapack, "dpotrf", watched)
     rng = np.random.default_rng(2)
-    komd.EASE(regularization=10).fit(csr_array((rng.random((60, 1100)) < 0.2).astype(float)))
+    komd.EASE(regularization=10).fit(csr_array((rng.random((1200, 1100)) < 0.02).astype(float)))
     assert len(seen) == 3
     assert max(seen) == (spectral._BLOCK, 1)
 
@@ -113,6 +115,76 @@ def test_singular():
     R = csr_array(np.ones((3, 40)))
     with pytest.raises(komd.SolverError, match="use more regularization"):
         komd.EASE(regularization=1e-300).fit(R)
+
+
+@pytest.mark.parametrize("shape", [(30, 90), (90, 30)])
+def test_primal_and_dual_are_one_matrix(shape):
+    """Whichever inverse is taken; and with the second one written out or not."""
+    rng = np.random.default_rng(4)
+    R = (rng.random(shape) < 0.08).astype(float)
+    R[:5] = 0
+    R[np.arange(5), np.arange(5)] = 1  # users with one item, who are on the diagonal only
+    B = twin(R, 7.0)
+    rows = Catalogue.of(komd.Interactions.of(csr_array(R))).histories.rows
+    order = np.lexsort((np.arange(shape[1]), -R.sum(axis=0)))
+    primal = regression._primal(rows, shape[1], int((R.sum(axis=0) > 0).sum()), 7.0, None)
+    dual = regression._dual(rows, shape[1], 7.0, None)
+    expected = B[np.ix_(order, order)]
+    np.testing.assert_allclose(primal.values, expected, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(dual.written_out().values, expected, rtol=1e-5, atol=1e-7)
+    assert np.array_equal(dual.written_out(threads=1).values, dual.written_out(threads=2).values)
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """Few users, many items; and a budget with room for an inverse between users alone."""
+    data = komd.generate(users=40, items=300, activity=15, rng=3)
+    return data, "200kB"
+
+
+def test_held_between_users(wide, tmp_path):
+    """Every way of asking gives what the matrix written out gives."""
+    data, tight = wide
+    out, held = komd.EASE(regularization=9).fit(data), komd.EASE(regularization=9).fit(data, memory=tight)
+    assert (out.matrix.storage, held.matrix.storage) == ("dense", "dual")
+    assert held.matrix.bytes < out.matrix.bytes / 4
+    np.testing.assert_allclose(scores(held), scores(out), rtol=1e-5, atol=1e-6)
+    users, items = data.users.values.to_pylist(), data.items.values.to_pylist()
+    stranger = {"guest": items[3:9]}
+    lists = [m.recommend(users, n=5).to_arrow()["item_id"] for m in (out, held)]
+    assert lists[0] == lists[1]
+    assert (
+        out.recommend(histories=stranger, n=4).to_arrow()["item_id"]
+        == (held.recommend(histories=stranger, n=4).to_arrow()["item_id"])
+    )
+    best = held.recommend(users[7], n=1).to_arrow().to_pylist()[0]
+    why = held.explain(users[7], best["item_id"])
+    assert why.score == best["score"] == pytest.approx(sum(why.table["contribution"].to_pylist()), rel=1e-12)
+    pair = held.score([(users[7], best["item_id"])]).to_arrow()["score"].to_pylist()
+    assert pair == [best["score"]]
+    assert (
+        held.similar_items(items[0], n=5).to_arrow()["item_id"]
+        == out.similar_items(items[0], n=5).to_arrow()["item_id"]
+    )
+    held.save(tmp_path / "m.komd")
+    loaded = komd.load(tmp_path / "m.komd")
+    assert loaded.matrix.storage == "dual"
+    assert np.array_equal(scores(loaded), scores(held))
+
+
+def test_a_damaged_inverse_is_refused(wide, tmp_path):
+    data, tight = wide
+    model = komd.EASE(regularization=9).fit(data, memory=tight)
+    arrays = model.learned_arrays()
+    rows = model.catalogue.histories.rows
+    for name, wrong in (("dual_Q", arrays["dual_Q"][1:]), ("dual_left", arrays["dual_left"].astype(np.float32))):
+        with pytest.raises(komd.ModelFileError, match="not one of these users and items"):
+            regression_restored(arrays | {name: wrong}, rows, data.shape[1])
+
+
+def test_an_inverse_between_users_that_does_not_fit(wide):
+    with pytest.raises(komd.InputError, match=r"EASE needs .* \(an inverse of 40 users\), and the budget is 5 kB"):
+        komd.EASE().fit(wide[0], memory="5kB")
 
 
 def test_memory_is_checked_first(small):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CountedPairs", "OwnEntries", "Rows", "StoredMatrix", "StripArrays", "WeightedUsers"]
+__all__ = ["CountedPairs", "DualArrays", "OwnEntries", "Rows", "StoredMatrix", "StripArrays", "WeightedUsers"]
 
 
 class Rows(NamedTuple):
@@ -45,6 +45,18 @@ class WeightedUsers(NamedTuple):
     indices: NDArray[np.int32]
     weights: NDArray[np.float64]
     offsets: NDArray[np.float64]
+
+
+class DualArrays(NamedTuple):
+    """B[i, j] = left_i · (X' Q X)[i, j] · right_j for i ≠ j; X' in compressed rows: the users of each item."""
+
+    indptr: NDArray[np.int64]
+    users: NDArray[np.int32]
+    Q: NDArray[np.float64]
+    left: NDArray[np.float64]
+    right: NDArray[np.float64]
+    own: NDArray[np.float64]
+    """What the formula gives for i = j, where B is zero."""
 
 
 class OwnEntries(NamedTuple):

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from komd.engine.ranking import RankedBlock
 from komd.errors import InputError, nearest
+from komd.evaluation.bootstrap import bootstrap_interval
 
 __all__ = ["METRICS", "TIES", "JudgedBlock", "Measured", "Metric", "parse_metrics"]
 
@@ -27,8 +28,6 @@ Values: TypeAlias = NDArray[np.float64]
 
 TIES = {"half": 0.5, "strict": 0.0}
 """What a pair of equal scores counts in AUC; "strict" is the paper's printed formula."""
-
-_RESAMPLES = 1000  # of the bootstrap
 
 
 @dataclass(frozen=True)
@@ -196,12 +195,17 @@ class Novelty(Metric):
 
     def of_block(self, block: JudgedBlock) -> Values:
         """One value a user; not a number for an empty list."""
-        items = block.ranked.items
-        listed = block.ranked.filled & (np.arange(items.shape[1]) < self.k)
-        bits = np.where(listed, block.information[np.where(listed, items, 0)], 0.0)
-        with np.errstate(invalid="ignore"):
-            out: Values = bits.sum(axis=1) / listed.sum(axis=1)
-        return out
+        return _mean_over_list(block, block.information, self.k)
+
+
+class ListedPopularity(Metric):
+    """The mean over π_1..k of the share of training users who have the item."""
+
+    name = "popularity"
+
+    def of_block(self, block: JudgedBlock) -> Values:
+        """One value a user; not a number for an empty list."""
+        return _mean_over_list(block, np.exp2(-block.information), self.k)
 
 
 class Coverage(Metric):
@@ -220,7 +224,19 @@ class Coverage(Metric):
         return Measured(covered, 0.0, covered, covered, np.zeros(0))
 
 
-_ALL = (AUC, Precision, Recall, RecallCapped, Hit, ReciprocalRank, AveragePrecision, NDCG, Novelty, Coverage)
+_ALL = (
+    AUC,
+    Precision,
+    Recall,
+    RecallCapped,
+    Hit,
+    ReciprocalRank,
+    AveragePrecision,
+    NDCG,
+    Novelty,
+    ListedPopularity,
+    Coverage,
+)
 METRICS: dict[str, type[Metric]] = {metric.name: metric for metric in _ALL}
 """Every metric by name."""
 
@@ -255,16 +271,21 @@ def _share(rows: NDArray[np.generic], of: Counts | int) -> Values:
     return np.asarray(np.sum(rows, axis=1, dtype=np.float64) / of)
 
 
+def _mean_over_list(block: JudgedBlock, of_item: Values, k: int) -> Values:
+    """The mean of a number that every item has over the first k of each list."""
+    items = block.ranked.items
+    listed = block.ranked.filled & (np.arange(items.shape[1]) < k)
+    numbers = np.where(listed, of_item[np.where(listed, items, 0)], 0.0)
+    with np.errstate(invalid="ignore"):
+        out: Values = numbers.sum(axis=1) / listed.sum(axis=1)
+    return out
+
+
 def _mean_over_users(values: Values, rng: np.random.Generator) -> Measured:
     """Mean, deviation and a percentile bootstrap over users."""
     good = values[~np.isnan(values)]
     if not len(good):
         nan = float("nan")
         return Measured(nan, nan, nan, nan, values)
-    means = []
-    batch = max(1, 4_000_000 // len(good))  # resamples drawn together: bounds the memory
-    for start in range(0, _RESAMPLES, batch):
-        size = (min(batch, _RESAMPLES - start), len(good))
-        means.append(good[rng.integers(0, len(good), size=size)].mean(axis=1))
-    low, high = np.quantile(np.concatenate(means), [0.025, 0.975])
+    low, high = bootstrap_interval(good, rng)
     return Measured(float(good.mean()), float(good.std()), float(low), float(high), values)

@@ -33,6 +33,7 @@ __all__ = [
     "Strip",
     "Truncation",
     "Vectors",
+    "fitted_parts",
     "multiplied",
 ]
 
@@ -263,6 +264,13 @@ class ItemMatrix(ABC):
     @abstractmethod
     def arrays(self) -> Arrays:
         """The arrays to save, by name; `matrix/saved.py` restores them."""
+
+
+def fitted_parts(parts: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The contributions (history × items) that add up to these scores: what rounding left goes to the largest part."""
+    if len(parts):
+        parts[np.abs(parts).argmax(axis=0), np.arange(len(scores))] += scores - parts.sum(axis=0)
+    return parts
 
 
 def multiplied(

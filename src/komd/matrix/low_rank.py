@@ -16,7 +16,17 @@ from numpy.typing import NDArray
 
 from komd import threads as pool
 from komd._core.groups import OwnEntries, Rows, StoredMatrix, WeightedUsers
-from komd.matrix.item_matrix import Advance, Arrays, BlockSums, Correction, Gathered, ItemMatrix, Strip, Vectors
+from komd.matrix.item_matrix import (
+    Advance,
+    Arrays,
+    BlockSums,
+    Correction,
+    Gathered,
+    ItemMatrix,
+    Strip,
+    Vectors,
+    fitted_parts,
+)
 from komd.matrix.storage import Plan
 
 __all__ = ["LowRankMatrix", "products", "signed_products"]
@@ -100,11 +110,9 @@ class LowRankMatrix(ItemMatrix):
         self, rows: Rows, weights: NDArray[np.float64], items: NDArray[np.int32]
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
         similarities, parts = super().contributions(rows, weights, items)
-        # A score's sum over the factors is in single precision: the difference by rounding goes to the largest part.
         scores = weights @ self.base.entries(rows.indices, items)
         self._subtract(self._projected(rows, weights), Rows(np.array([0, len(items)]), items), scores)
-        parts[np.abs(parts).argmax(axis=0), np.arange(len(items))] += scores - parts.sum(axis=0)
-        return similarities, parts
+        return similarities, fitted_parts(parts, scores)
 
     def in_memory(
         self, items: NDArray[np.int32], room: Callable[[], int] | None = None, threads: int | None = None

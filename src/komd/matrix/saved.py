@@ -6,21 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from komd._core.groups import Rows
+from komd._core.groups import DualArrays, Rows
 from komd.errors import ModelFileError
 from komd.kernels.stages import Stages
 from komd.matrix.dense import DenseMatrix
+from komd.matrix.dual import DualMatrix, active_users
 from komd.matrix.item_matrix import Arrays, Correction, ItemMatrix, Truncation
 from komd.matrix.low_rank import LowRankMatrix
 from komd.matrix.sparse import SparseMatrix
 from komd.matrix.streamed import StreamedMatrix
 
-__all__ = ["layouts", "restored", "staged_layouts", "staged_matrix", "well_formed"]
+__all__ = ["layouts", "regression_restored", "restored", "staged_layouts", "staged_matrix", "well_formed"]
 
 _NAMES = {
     "dense": {"matrix"},
     "sparse": {"matrix_indptr", "matrix_indices", "matrix_values"},
     "streamed": {"item_indptr", "item_users"},
+    "dual": {"dual_Q", "dual_left", "dual_right", "dual_own"},
 }
 
 
@@ -59,6 +61,19 @@ def restored(arrays: Arrays, items: int) -> ItemMatrix:
     if not fits:
         raise ModelFileError("the saved matrix is not one of these items; save the model again")
     return made
+
+
+def regression_restored(arrays: Arrays, rows: Rows, items: int) -> ItemMatrix:
+    """The matrix of a regression between so many items that was saved in these arrays; `rows` are the histories."""
+    if "dual_Q" not in arrays:
+        return restored(arrays, items)
+    found: Any = arrays
+    Q, *vectors = (found[f"dual_{name}"] for name in ("Q", "left", "right", "own"))
+    active = int((np.diff(rows.indptr) > 1).sum())
+    fits = Q.shape == (active, active) and all(each.shape == (items,) for each in vectors)
+    if not fits or any(each.dtype != np.float64 for each in (Q, *vectors)):
+        raise ModelFileError("the saved matrix is not one of these users and items; save the model again")
+    return DualMatrix(DualArrays(*active_users(rows, items), Q, *vectors))
 
 
 def staged_matrix(arrays: Arrays, stages: Stages, rows: Rows, items: int) -> ItemMatrix:

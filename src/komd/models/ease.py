@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
-from komd import threads as pool
+from komd._core.groups import Rows
 from komd.checks import at_least
 from komd.engine.catalogue import Catalogue
 from komd.engine.item_based import Neighbourhood
-from komd.errors import InputError, SolverError, argument
-from komd.kernels.asymmetric import CoOccurrence
-from komd.kernels.entries import KernelEntries
-from komd.matrix.from_counts import dense_from_counts
-from komd.matrix.item_matrix import ItemMatrix
-from komd.matrix.ridge_filter import inverse_scratch, invert
-from komd.memory import budget, readable
+from komd.matrix.item_matrix import Arrays, ItemMatrix
+from komd.matrix.regression import regression_matrix
+from komd.matrix.saved import layouts, regression_restored
 
 __all__ = ["EASE"]
-
-_ROWS = 256  # of the inverse, mirrored at a time
 
 
 class EASE(Neighbourhood):
@@ -28,10 +19,12 @@ class EASE(Neighbourhood):
         minimise  ‖R − RB‖² + λ‖B‖²   over B with a zero diagonal
         P = (G + λI)⁻¹,   B(i, j) = −P(i, j) / P(j, j) for i ≠ j,   score(u, j) = Σ_{i ∈ I_u} B(i, j)
 
-    where G = R'R holds the co-occurrence counts. G is inverted block by block, in place, in double precision whatever
-    λ (a condition of G + λI of 10⁵, usual for small λ, would leave single precision two digits), and B is kept in
-    single precision. All of it is dense: 12 bytes for each pair of items while fitting, 4 afterwards. An item nobody
-    chose has an empty row and column, and a score of zero. Weights may be negative: an item can speak against another.
+    where G = R'R holds the co-occurrence counts. What is inverted, block by block in double precision, is G or, where
+    users with two items or more are fewer than items, a matrix between these users that gives the same B
+    (`matrix/regression.py`). B is kept in single precision, 4 bytes for each pair of items, or in the form of the
+    second inverse where that does not fit the memory. While fitting, an inverse takes 8 bytes for each pair. An item
+    nobody chose has an empty row and column, and a score of zero. Weights may be negative: an item can speak against
+    another.
 
     Parameters
     ----------
@@ -53,35 +46,12 @@ class EASE(Neighbourhood):
         self.regularization = at_least("regularization", regularization, 0, open_end=True)
 
     def _build_matrix(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
-        m = len(catalogue.order)
-        # Inside, items come by falling popularity: those nobody chose are the last, alone in G, and need no inverse.
-        chosen = int(np.count_nonzero(catalogue.popularity))
-        needed, room = 4 * m * m + 8 * chosen * chosen + inverse_scratch(chosen, np.float64), budget(memory)
-        if needed > room:
-            raise InputError(
-                f"EASE needs {readable(needed)} for {m:,} items ({readable(4 * m * m)} of it for the result), and the "
-                f"budget is {readable(room)}; raise {argument('memory')}, or leave out the rarest items"
-            )
-        rows = catalogue.histories.rows
-        # Counts are exact in single precision up to 2^24 users.
-        G = dense_from_counts(KernelEntries.of(CoOccurrence(), rows, m), rows, threads)
-        self._rebuild(G.values, chosen, threads)
-        return G
+        rows, items = catalogue.histories.rows, len(catalogue.order)
+        return regression_matrix(rows, items, float(self.regularization), threads=threads, memory=memory)
 
-    def _rebuild(self, G: NDArray[np.float32], chosen: int, threads: int | None) -> None:
-        """Put B where G was; its rows and columns from `chosen` on are zero and stay so."""
-        P = G[:chosen, :chosen].astype(np.float64)
-        P.flat[:: chosen + 1] += float(self.regularization)
-        if not invert(P, label="EASE", threads=threads):
-            raise SolverError(
-                "G + λI could not be inverted: to double precision it is singular; use more regularization"
-            )
-        diagonal = P.diagonal().copy()
-        for first, last in pool.blocks(chosen, _ROWS):
-            strip = P[first:last, first:]
-            square = strip[:, : last - first]
-            square[:] = np.triu(square) + np.triu(square, 1).T
-            np.divide(strip, -diagonal[first:], out=G[first:last, first:chosen], casting="same_kind")
-            rest = strip[:, last - first :].T
-            np.divide(rest, -diagonal[first:last], out=G[last:chosen, first:last], casting="same_kind")
-        np.fill_diagonal(G, 0.0)
+    def _layouts(self) -> list[set[str]]:
+        return [{"S"} | names for names in layouts("dense", "dual")]
+
+    def _restored_matrix(self, arrays: Arrays) -> ItemMatrix:
+        rows = Rows(arrays["history_indptr"], arrays["history_indices"])  # type: ignore[arg-type]
+        return regression_restored(arrays, rows, len(arrays["order"]))
