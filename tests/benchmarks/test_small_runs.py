@@ -12,7 +12,7 @@ import pytest
 
 import komd
 from benchmarks import filter as filters
-from benchmarks import limits, measure, movielens
+from benchmarks import limits, measure, movielens, solver_steps
 
 ROOT = Path(__file__).parents[2]
 
@@ -95,3 +95,13 @@ def test_requests_and_search_of_the_service(plays, tmp_path):
         "mixed": 250,
     }
     assert serve.search(names=300, queries=5)["names"] == 300
+
+
+def test_steps_and_items_without_weight(plays, monkeypatch):
+    """The problem that is counted is the model's own."""
+    monkeypatch.setattr(solver_steps, "EVERY", 1)
+    steps, idle = solver_steps.measure(plays)
+    model = komd.ECFOMD(regularization=solver_steps.LAMBDA).fit(plays)
+    solved = [model.solve(user).alpha for user in plays.users.values.to_pylist()]
+    assert idle == pytest.approx(np.median([(w == 0.0).mean() for w in solved if len(w) > 1]))
+    assert steps > 0
