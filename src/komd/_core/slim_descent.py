@@ -245,8 +245,7 @@ def _fill_residuals(problem: ItemRegression, j: int, size: int, scratch: Regress
 def _sweep(
     problem: ItemRegression, j: int, columns: np.ndarray, size: int, moves: bool, scratch: RegressionScratch
 ) -> float:
-    """The longest step that a single weight of the first `size` columns wants; with `moves`, every column takes its
-    own before the next is looked at."""
+    """The longest step that a single weight wants, of the first `size` columns; with `moves`, each takes its step."""
     pairs, v, r = problem.pairs, scratch.v, scratch.r
     l1, l2 = problem.l1, problem.l2
     users = pairs.item_users
@@ -357,9 +356,8 @@ def write_rows(
 ) -> None:
     """Compressed rows of the items' W from the weights of distinct columns; columns ascend in every row.
 
-    `column_of[i]` is the distinct column of item i, `members` the items of each; `found` has the weights of all targets.
-    `ends[i]` arrives as the beginning of row i and leaves as its end.
-    Twin: tests/reference.py::item_weights.
+    `column_of[i]` is the distinct column of item i, `members` the items of each, `found` the weights of all targets.
+    `ends[i]` arrives as the beginning of row i and leaves as its end. Twin: tests/reference.py::item_weights.
     """
     for j in range(column_of.shape[0]):
         t = column_of[j]

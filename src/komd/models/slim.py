@@ -31,7 +31,8 @@ __all__ = ["SLIM"]
 _BLOCK = 16  # items solved in one call: enough to be worth a thread's while, few enough for progress and Ctrl-C
 _LONG = 32  # users of an item, on average, from which on R'R is a shorter way than the users themselves
 _GRAM_SHARE = 0.5  # of the budget that R'R may take
-_PER_ITEM = 300  # bytes: of a dictionary key, of pointers and numbers
+_PER_PAIR = 32  # bytes: the interactions by item, as keys of a dictionary, and of distinct columns both ways
+_PER_ITEM = 400  # bytes: of a dictionary key, of pointers and numbers
 _COUNTING = 64 * 40  # bytes for each column, in each thread, while R'R is counted in blocks of 64
 
 
@@ -42,7 +43,12 @@ class SLIM(Neighbourhood):
 
         minimise  ½‖r_j − R w‖² + l1 ‖w‖₁ + ½ l2 ‖w‖²   over w >= 0, w_j = 0
 
-    and score(u, j) = Σ_{i ∈ I_u} w_i. Solved by coordinate descent on the Gram matrix R'R. Nothing depends on a seed.
+    and score(u, j) = Σ_{i ∈ I_u} w_i. Nothing depends on a seed.
+
+    Solved by coordinate descent over the items that share more than `l1` users with j, all others having no weight.
+    Items that the same users chose have equal weights and are solved once. Where items have few users, no item-item
+    matrix is needed beside the result; where they have 32 users and more, on average, the Gram matrix R'R is held if it
+    takes no more than half of the memory budget. The two ways agree as far as `tolerance` says.
 
     scikit-learn's `ElasticNet(positive=True, fit_intercept=False)` divides the squared error by the number of users n
     and so solves the same problem with alpha = (l1 + l2) / n and l1_ratio = l1 / (l1 + l2).
@@ -89,20 +95,19 @@ class SLIM(Neighbourhood):
 
         users, m, room = catalogue.histories.rows, len(catalogue.order), budget(memory)
         n, workers = len(users.indptr) - 1, pool.count(threads)
-        needed = 20 * len(users.indices) + 16 * n + _PER_ITEM * m
+        needed = _PER_PAIR * len(users.indices) + 24 * n + _PER_ITEM * m
         needed += workers * (scratch_bytes(m, n, gram=False) + _found_bytes(m))
         _check(needed, room, m, workers)
         distinct = _DistinctColumns.of(users, m)
         g = len(distinct.copies)
-        # Not a matter of threads: the last bits of W depend on it.
+        # Decided without regard to threads, because the bits of W depend on it.
         gram = len(distinct.rows.indices) >= _LONG * g and 4 * g * g <= _GRAM_SHARE * room
         G = np.zeros((0, 0), np.float32)
         if gram:
             needed += 4 * g * g + workers * (scratch_bytes(g, n, gram=True) + _COUNTING * g)
             _check(needed, room, m, workers)
             # Counts are exact in single precision up to 2^24 users.
-            entries = KernelEntries.of(CoOccurrence(), distinct.rows, g)
-            G = dense_from_counts(entries, distinct.rows, threads).values
+            G = dense_from_counts(KernelEntries.of(CoOccurrence(), distinct.rows, g), distinct.rows, threads).values
         limits = float(self.l1), float(self.l2), float(self.tolerance), int(self.max_iterations)
         problem = ItemRegression(distinct.pairs, distinct.copies, G, *limits)
         local = threading.local()
@@ -118,24 +123,25 @@ class SLIM(Neighbourhood):
             size = found.ends[-1]
             return FoundWeights(found.ends, found.columns[:size].copy(), found.values[:size].copy()), steps
 
-        parts, steps, size = [], [], 0
-        for found, reached in pool.run(
-            solve, pool.blocks(g, _BLOCK), threads=threads, label="slim", size=lambda b: b[1] - b[0]
-        ):
+        parts, steps, size, lengths = [], [], 0, np.zeros(g, np.int64)
+        blocks = pool.blocks(g, _BLOCK)
+        solved = pool.run(solve, blocks, threads=threads, label="slim", size=lambda b: b[1] - b[0])
+        for (first, _), (found, reached) in zip(blocks, solved, strict=True):
+            lengths += distinct.row_lengths(found, first)
             parts.append(found._replace(ends=found.ends + size))
             steps.append(reached)
             size += len(found.columns)
-            _check(needed + 16 * size, room, m, workers)  # kept, and once more when they are joined
+            # The weights of columns are in memory twice when they are joined, then those of items are added.
+            _check(needed + 16 * size + 8 * int(lengths @ distinct.copies), room, m, workers)
         longest = np.concatenate(steps)
         unsolved = int(distinct.copies[longest > self.tolerance].sum())
         if unsolved:
             raise SolverError(
-                f"{unsolved} of {m:,} regressions were not solved in {self.max_iterations} iterations: a weight would "
-                f"still move by {longest.max():.3g}, asked for {self.tolerance:g}; raise max_iterations, tolerance or l2"
+                f"{unsolved} of {m:,} regressions were not solved in {self.max_iterations} iterations: a weight "
+                f"would still move by {longest.max():.3g}, asked for {self.tolerance:g}; raise max_iterations, "
+                "tolerance or l2"
             )
         found = FoundWeights(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-        lengths = distinct.row_lengths(found)
-        _check(needed + 16 * size + 8 * int(lengths.sum()), room, m, workers)
         return distinct.matrix(found, lengths)
 
 
@@ -170,32 +176,32 @@ class _DistinctColumns:
     def rows(self) -> Rows:
         return Rows(self.pairs.user_indptr, self.pairs.user_items)
 
-    def row_lengths(self, found: FoundWeights) -> NDArray[np.int64]:
-        """How many weights each item has, as a row of W."""
-        targets = np.repeat(np.arange(len(self.copies)), np.diff(found.ends, prepend=0))
+    def row_lengths(self, found: FoundWeights, first: int) -> NDArray[np.int64]:
+        """How many weights an item of each column has, in its row of W, for the targets from column `first` on."""
+        targets = np.repeat(np.arange(first, first + len(found.ends)), np.diff(found.ends, prepend=0))
         each = self.copies[targets] - (targets == found.columns)
-        of_column = np.bincount(found.columns, weights=each, minlength=len(self.copies)).astype(np.int64)
-        return of_column[self.column_of]
+        return np.bincount(found.columns, weights=each, minlength=len(self.copies)).astype(np.int64)
 
     def matrix(self, found: FoundWeights, lengths: NDArray[np.int64]) -> SparseMatrix:
-        """W of all items."""
+        """W of all items; `lengths` of the rows of each column."""
         from komd._core.slim_descent import write_rows
 
         members = Rows(pointers(self.copies), np.argsort(self.column_of, kind="stable").astype(np.int32))
-        indptr = pointers(lengths)
+        indptr = pointers(lengths[self.column_of])
         indices, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
         write_rows(self.column_of, members, found, indptr[:-1].copy(), indices, values)
         return SparseMatrix(indptr, indices, values)
 
 
 def _found_bytes(columns: int) -> int:
-    """Of the weights of a block, as a thread finds them."""
-    return 8 * _BLOCK * columns
+    """For one thread: of the weights of a block, of two more that wait to be taken, and of what counts them."""
+    return (3 * 8 + 32) * _BLOCK * columns
 
 
 def _check(needed: int, room: int, items: int, workers: int) -> None:
     if needed > room:
         raise InputError(
             f"SLIM needs {readable(needed)} for {items:,} items and {workers} threads, and the budget is "
-            f"{readable(room)}; use fewer threads, a larger l1, raise {argument('memory')}, or leave out the rarest items"
+            f"{readable(room)}; use fewer threads or a larger l1, raise {argument('memory')}, or leave out the rarest "
+            "items"
         )
