@@ -368,3 +368,10 @@ def regress_item(G, j, l1, l2):
         P = G[np.ix_(others, others)] + l2 * np.eye(len(others))
         w[others] = _quadratic_program(P, l1 - G[others, j], np.zeros((0, len(others))))
     return w
+
+
+def item_weights(column_of, V):
+    """W between items from the weights V (from, to) between their distinct columns: w_jj = 0."""
+    W = V[np.ix_(column_of, column_of)]
+    np.fill_diagonal(W, 0.0)
+    return W

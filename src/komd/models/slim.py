@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
+from komd._core.groups import CountedPairs, Rows
 from komd.checks import at_least, whole
 from komd.engine.catalogue import Catalogue
 from komd.engine.item_based import Neighbourhood
@@ -16,11 +21,19 @@ from komd.matrix.from_counts import dense_from_counts
 from komd.matrix.item_matrix import ItemMatrix
 from komd.matrix.sparse import SparseMatrix
 from komd.memory import budget, readable
-from komd.rows import pointers
+from komd.rows import pointers, transpose
+
+if TYPE_CHECKING:
+    from komd._core.slim_descent import FoundWeights
 
 __all__ = ["SLIM"]
 
 _BLOCK = 16  # items solved in one call: enough to be worth a thread's while, few enough for progress and Ctrl-C
+_LONG = 32  # users of an item, on average, from which on R'R is a shorter way than the users themselves
+_GRAM_SHARE = 0.5  # of the budget that R'R may take
+_PER_PAIR = 32  # bytes: the interactions by item, as keys of a dictionary, and of distinct columns both ways
+_PER_ITEM = 400  # bytes: of a dictionary key, of pointers and numbers
+_COUNTING = 64 * 40  # bytes for each column, in each thread, while R'R is counted in blocks of 64
 
 
 class SLIM(Neighbourhood):
@@ -30,7 +43,12 @@ class SLIM(Neighbourhood):
 
         minimise  ½‖r_j − R w‖² + l1 ‖w‖₁ + ½ l2 ‖w‖²   over w >= 0, w_j = 0
 
-    and score(u, j) = Σ_{i ∈ I_u} w_i. Solved by coordinate descent on the Gram matrix R'R. Nothing depends on a seed.
+    and score(u, j) = Σ_{i ∈ I_u} w_i. Nothing depends on a seed.
+
+    Solved by coordinate descent over the items that share more than `l1` users with j, all others having no weight.
+    Items that the same users chose have equal weights and are solved once. Where items have few users, no item-item
+    matrix is needed beside the result; where they have 32 users and more, on average, the Gram matrix R'R is held if it
+    takes no more than half of the memory budget. The two ways agree as far as `tolerance` says.
 
     scikit-learn's `ElasticNet(positive=True, fit_intercept=False)` divides the squared error by the number of users n
     and so solves the same problem with alpha = (l1 + l2) / n and l1_ratio = l1 / (l1 + l2).
@@ -67,47 +85,123 @@ class SLIM(Neighbourhood):
         self.max_iterations = whole("max_iterations", max_iterations, 1)
 
     def _build_matrix(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
-        from komd._core.slim_descent import ItemRegression, regress_items, regression_scratch
+        from komd._core.slim_descent import (
+            FoundWeights,
+            ItemRegression,
+            regress_items,
+            regression_scratch,
+            scratch_bytes,
+        )
 
-        m = len(catalogue.order)
-        workers = pool.count(threads)
-        needed = 4 * m * m * (1 + workers)  # G, and at worst as much again in each thread
-        if needed > budget(memory):
-            raise InputError(
-                f"SLIM works on the Gram matrix whole: up to {readable(needed)} for {m:,} items and {workers} threads, "
-                f"and the budget is {readable(budget(memory))}; use fewer threads, raise "
-                f"{argument('memory')}, or leave out the rarest items"
-            )
-        users = catalogue.histories.rows
-        # Counts are exact in single precision up to 2^24 users.
-        G = dense_from_counts(KernelEntries.of(CoOccurrence(), users, m), users, threads).values
-        problem = ItemRegression(G, float(self.l1), float(self.l2), float(self.tolerance), int(self.max_iterations))
+        users, m, room = catalogue.histories.rows, len(catalogue.order), budget(memory)
+        n, workers = len(users.indptr) - 1, pool.count(threads)
+        needed = _PER_PAIR * len(users.indices) + 24 * n + _PER_ITEM * m
+        needed += workers * (scratch_bytes(m, n, gram=False) + _found_bytes(m))
+        _check(needed, room, m, workers)
+        distinct = _DistinctColumns.of(users, m)
+        g = len(distinct.copies)
+        # Decided without regard to threads, because the bits of W depend on it.
+        gram = len(distinct.rows.indices) >= _LONG * g and 4 * g * g <= _GRAM_SHARE * room
+        G = np.zeros((0, 0), np.float32)
+        if gram:
+            needed += 4 * g * g + workers * (scratch_bytes(g, n, gram=True) + _COUNTING * g)
+            _check(needed, room, m, workers)
+            # Counts are exact in single precision up to 2^24 users.
+            G = dense_from_counts(KernelEntries.of(CoOccurrence(), distinct.rows, g), distinct.rows, threads).values
+        limits = float(self.l1), float(self.l2), float(self.tolerance), int(self.max_iterations)
+        problem = ItemRegression(distinct.pairs, distinct.copies, G, *limits)
+        local = threading.local()
 
-        def solve(
-            block: tuple[int, int],
-        ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32], NDArray[np.float64]]:
+        def solve(block: tuple[int, int]) -> tuple[FoundWeights, NDArray[np.float64]]:
             first, last = block
-            W = np.empty((last - first, m))
+            if not hasattr(local, "scratch"):
+                local.scratch = regression_scratch(g, n, gram)
+                local.columns, local.values = np.empty(_BLOCK * g, np.int32), np.empty(_BLOCK * g, np.float32)
+            found = FoundWeights(np.empty(last - first, np.int64), local.columns, local.values)
             steps = np.empty(last - first)
-            regress_items(problem, first, last, regression_scratch(m), W, steps)
-            columns, rows = np.nonzero(W)
-            return columns + first, rows.astype(np.int32), W[columns, rows].astype(np.float32), steps
+            regress_items(problem, first, last, local.scratch, found, steps)
+            size = found.ends[-1]
+            return FoundWeights(found.ends, found.columns[:size].copy(), found.values[:size].copy()), steps
 
-        parts = list(pool.run(solve, pool.blocks(m, _BLOCK), threads=threads, label="slim", size=lambda b: b[1] - b[0]))
-        columns, rows, values, steps = (np.concatenate(part) for part in zip(*parts, strict=True))
-        unsolved = int((steps > self.tolerance).sum())
+        parts, steps, size, lengths = [], [], 0, np.zeros(g, np.int64)
+        blocks = pool.blocks(g, _BLOCK)
+        solved = pool.run(solve, blocks, threads=threads, label="slim", size=lambda b: b[1] - b[0])
+        for (first, _), (found, reached) in zip(blocks, solved, strict=True):
+            lengths += distinct.row_lengths(found, first)
+            parts.append(found._replace(ends=found.ends + size))
+            steps.append(reached)
+            size += len(found.columns)
+            # The weights of columns are in memory twice when they are joined, then those of items are added.
+            _check(needed + 16 * size + 8 * int(lengths @ distinct.copies), room, m, workers)
+        longest = np.concatenate(steps)
+        unsolved = int(distinct.copies[longest > self.tolerance].sum())
         if unsolved:
             raise SolverError(
-                f"{unsolved} of {m:,} regressions were not solved in {self.max_iterations} iterations: a weight would "
-                f"still move by {steps.max():.3g}, asked for {self.tolerance:g}; raise max_iterations, tolerance or l2"
+                f"{unsolved} of {m:,} regressions were not solved in {self.max_iterations} iterations: a weight "
+                f"would still move by {longest.max():.3g}, asked for {self.tolerance:g}; raise max_iterations, "
+                "tolerance or l2"
             )
-        return _by_rows(rows, columns.astype(np.int32), values, m)
+        found = FoundWeights(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        return distinct.matrix(found, lengths)
 
 
-def _by_rows(
-    rows: NDArray[np.int32], columns: NDArray[np.int32], values: NDArray[np.float32], items: int
-) -> SparseMatrix:
-    """Compressed rows of entries that come column by column: a stable sort leaves columns ascending in each row."""
-    order = np.argsort(rows, kind="stable")
-    indptr = pointers(np.bincount(rows, minlength=items))
-    return SparseMatrix(indptr, columns[order], values[order])
+@dataclass(frozen=True, eq=False)
+class _DistinctColumns:
+    """The columns of R without repetition: items that the same users chose have one.
+
+    `column_of[i]` is the column of item i; columns are numbered by their first items. `rows` are the users' columns.
+    """
+
+    column_of: NDArray[np.int32]
+    copies: NDArray[np.int64]
+    pairs: CountedPairs
+
+    @staticmethod
+    def of(users: Rows, items: int) -> _DistinctColumns:
+        indptr, indices = transpose(*users, items)
+        numbers: dict[bytes, int] = {}
+        column_of = np.empty(items, np.int32)
+        first = np.zeros(items, bool)
+        bounds = indptr.tolist()
+        for item in range(items):
+            key = indices[bounds[item] : bounds[item + 1]].tobytes()
+            first[item] = key not in numbers
+            column_of[item] = numbers.setdefault(key, len(numbers))
+        kept = first[users.indices]
+        rows = Rows(pointers(kept)[users.indptr], column_of[users.indices[kept]])
+        pairs = CountedPairs(*transpose(*rows, len(numbers)), *rows)
+        return _DistinctColumns(column_of, np.bincount(column_of, minlength=len(numbers)), pairs)
+
+    @property
+    def rows(self) -> Rows:
+        return Rows(self.pairs.user_indptr, self.pairs.user_items)
+
+    def row_lengths(self, found: FoundWeights, first: int) -> NDArray[np.int64]:
+        """How many weights an item of each column has, in its row of W, for the targets from column `first` on."""
+        targets = np.repeat(np.arange(first, first + len(found.ends)), np.diff(found.ends, prepend=0))
+        each = self.copies[targets] - (targets == found.columns)
+        return np.bincount(found.columns, weights=each, minlength=len(self.copies)).astype(np.int64)
+
+    def matrix(self, found: FoundWeights, lengths: NDArray[np.int64]) -> SparseMatrix:
+        """W of all items; `lengths` of the rows of each column."""
+        from komd._core.slim_descent import write_rows
+
+        members = Rows(pointers(self.copies), np.argsort(self.column_of, kind="stable").astype(np.int32))
+        indptr = pointers(lengths[self.column_of])
+        indices, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
+        write_rows(self.column_of, members, found, indptr[:-1].copy(), indices, values)
+        return SparseMatrix(indptr, indices, values)
+
+
+def _found_bytes(columns: int) -> int:
+    """For one thread: of the weights of a block, of two more that wait to be taken, and of what counts them."""
+    return (3 * 8 + 32) * _BLOCK * columns
+
+
+def _check(needed: int, room: int, items: int, workers: int) -> None:
+    if needed > room:
+        raise InputError(
+            f"SLIM needs {readable(needed)} for {items:,} items and {workers} threads, and the budget is "
+            f"{readable(room)}; use fewer threads or a larger l1, raise {argument('memory')}, or leave out the rarest "
+            "items"
+        )
