@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from benchmarks.markdown import markdown
 from experiments.accuracy import MODELS, PROTOCOLS, RULE, SETS, WITHOUT, folder_of, kept_file
 from experiments.accuracy_search import COMPARED, chosen
-from experiments.accuracy_words import BEHIND, CHOICES, HEAD
+from experiments.accuracy_words import CHOICES, HEAD, REASONS
 from experiments.places import RESULTS, short
 from komd.evaluation.bootstrap import paired_interval
 
@@ -98,7 +98,9 @@ def _json(file: Path) -> dict[str, Any]:
 
 def page(found: list[Results]) -> str:
     tables = [f"\n## {each.name}, {_protocol(each.protocol)}\n\n{_table(each)}{_settings(each)}" for each in found]
-    return "".join([HEAD, _verdicts(found), BEHIND, _ablation(found), CHOICES, _ranges(found), _edges(found), *tables])
+    return "".join(
+        [HEAD, _verdicts(found), _behind(found), _ablation(found), CHOICES, _ranges(found), _edges(found), *tables]
+    )
 
 
 def _protocol(protocol: str) -> str:
@@ -125,6 +127,22 @@ def _verdicts(found: list[Results]) -> str:
     return f"{markdown(head, rows)}\nOf {len(rows)} comparisons with the best rival CF-KOMD is {count}\n"
 
 
+def _behind(found: list[Results]) -> str:
+    """Every comparison that CF-KOMD loses to any rival, and what that rival has."""
+    lines = []
+    for model, reason in REASONS.items():
+        lost = []
+        for each in found:
+            for metric in COMPARED:
+                difference = each.difference(model, metric)
+                if difference and difference.high < 0:
+                    lost.append(f"{each.name} ({each.protocol}, {metric}, {_signed(difference.mean)})")
+        if lost:
+            lines.append(f"- **{model}**: {', '.join(lost)}. A likely reason: {reason}.\n")
+    words = "Where a rival is ahead of CF-KOMD, its interval below zero (reasons are conjectures):"
+    return f"\n{words}\n\n{''.join(lines)}" if lines else ""
+
+
 def _table(each: Results) -> str:
     rows = []
     for model in (OURS, RULE, *(model for model in MODELS if model != OURS)):
@@ -136,14 +154,14 @@ def _table(each: Results) -> str:
         top = each.best(model, COMPARED[0])
         lists = ("recall@20", "coverage@10", "popularity@10")
         cells += [short(top.means[metric]) for metric in lists] if top else ["", "", ""]
-        rows.append([*cells, _effort(each.searches.get(model))])
+        rows.append([*cells, "a rule" if model == RULE else _effort(each.searches.get(model))])
     head = ["model", COMPARED[0], "CF-KOMD − it", "auc", "CF-KOMD − it", "recall@20", "coverage@10", "popularity@10"]
     return f"{each.users:,} test users.\n\n{markdown([*head, 'trials'], rows)}"
 
 
 def _effort(search: dict[str, Any] | None) -> str:
     if search is None:
-        return "a rule"
+        return ""
     trials = search["trials"]
     size = int(np.prod([len(values) for values in search["ranges"].values()]))
     failed = sum(not record["means"] for record in trials)

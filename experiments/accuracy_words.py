@@ -32,7 +32,16 @@ makes the same trials again.
 
 """
 
-BEHIND = ""
+REASONS = {
+    "RP3Beta": "popularity weighs differently on candidates and on items of the history; a kernel is symmetric",
+    "MSDW": "the same asymmetry, by α",
+    "WRMF": "factors give an item with few users a direction from all that these users chose; K compares it only with "
+    "items it shares users with",
+    "EASE": "weights may be negative, so that an item can speak against another; those of CF-KOMD cannot",
+    "SLIM": "each candidate has a regression of its own, which a kernel has not",
+    "BPR": "it is trained on the order of pairs, which is what AUC counts",
+}
+"""What a rival has that CF-KOMD has not, given where the rival is ahead: conjectures, not measurements."""
 
 CHOICES = """
 ## Which choices were made looking at what
