@@ -19,6 +19,7 @@ VARIANTS = {
         {"popularity": 0.2, "ridge": 30.0, "rank": 12, "prior": 0.01, "storage": "streamed"},
         {"user_damping": 0.5, "prior": 0.003, "prior_power": 1.0, "negatives_weight": 0.5, "storage": "sparse"},
     ],
+    "EASE": [{}, {"storage": "dual"}],
     "CFOMD": [{}, {"kernel": "tanimoto", "regularization_negatives": 0.1}],
     # Learned by gradient steps: enough of them for data this small.
     "BPR": [{"factors": 8, "iterations": 300, "learning_rate": 0.05, "regularization": 0.001}],

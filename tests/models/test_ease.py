@@ -172,6 +172,17 @@ def test_held_between_users(wide, tmp_path):
     assert np.array_equal(scores(loaded), scores(held))
 
 
+def test_storage_that_is_asked_for(wide, small):
+    for data in (wide[0], small):  # whichever inverse is the smaller
+        dense, dual = (komd.EASE(regularization=9, storage=how).fit(data) for how in ("dense", "dual"))
+        assert (dense.matrix.storage, dual.matrix.storage) == ("dense", "dual")
+        np.testing.assert_allclose(scores(dual), scores(dense), rtol=1e-5, atol=1e-6)
+    with pytest.raises(komd.InputError, match="storage must be"):
+        komd.EASE(storage="sparse")
+    with pytest.raises(komd.InputError, match=r"EASE needs .*360 kB for the result"):
+        komd.EASE(storage="dense").fit(wide[0], memory="200kB")
+
+
 def test_a_damaged_inverse_is_refused(wide, tmp_path):
     data, tight = wide
     model = komd.EASE(regularization=9).fit(data, memory=tight)
@@ -183,12 +194,15 @@ def test_a_damaged_inverse_is_refused(wide, tmp_path):
 
 
 def test_an_inverse_between_users_that_does_not_fit(wide):
-    with pytest.raises(komd.InputError, match=r"EASE needs .* \(an inverse of 40 users\), and the budget is 5 kB"):
+    with pytest.raises(komd.InputError, match=r"EASE needs .* \(an inverse between 40 users\), and the budget is 5 kB"):
         komd.EASE().fit(wide[0], memory="5kB")
 
 
 def test_memory_is_checked_first(small):
-    with pytest.raises(komd.InputError, match=r"EASE needs 110 kB for 50 items \(10 kB of it.*budget is 20 kB"):
+    with pytest.raises(
+        komd.InputError,
+        match=r"EASE needs 110 kB for 50 items \(an inverse between 50 items, 10 kB for .*budget is 20 kB",
+    ):
         komd.EASE().fit(small, memory="20kB")
     komd.EASE().fit(small, memory="110kB")
 

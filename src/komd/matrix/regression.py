@@ -29,35 +29,45 @@ from komd.matrix.item_matrix import ItemMatrix
 from komd.matrix.ridge_filter import inverse_scratch, invert
 from komd.memory import budget, readable
 
-__all__ = ["regression_matrix"]
+__all__ = ["REGRESSION_STORAGES", "regression_matrix"]
 
+REGRESSION_STORAGES = ("dense", "dual")
 _ROWS = 256  # of an inverse, mirrored at a time
 _ALLOWED = 1e-4  # relative error of an inverse
 _SINGULAR = "G + λI could not be inverted: to double precision it is singular; use more regularization"
 
 
 def regression_matrix(
-    rows: Rows, items: int, regularization: float, *, threads: int | None = None, memory: str | int | None = None
+    rows: Rows,
+    items: int,
+    regularization: float,
+    *,
+    storage: str | None = None,
+    threads: int | None = None,
+    memory: str | int | None = None,
 ) -> ItemMatrix:
     """B of these users' histories; items are numbered by falling popularity, so those nobody chose are the last.
 
-    Written out where that fits the budget; else held as an inverse between users, if that is what was inverted.
+    Written out ("dense") where that fits the budget; else held as an inverse between users ("dual"), if that is the
+    smaller one. `storage` asks for one form.
     """
     chosen = int(rows.indices.max()) + 1 if len(rows.indices) else 0
     active = int((np.diff(rows.indptr) > 1).sum())
-    inverted, room, result = min(chosen, active), budget(memory), 4 * items * items
+    primal = storage != "dual" and chosen <= active
+    inverted, room, result = chosen if primal else active, budget(memory), 4 * items * items
     inverse = 8 * inverted * inverted + inverse_scratch(inverted, np.float64)
-    needed = inverse + (result if chosen <= active else 0)
+    dense = storage == "dense" or (storage is None and (primal or inverse + result <= room))
+    needed = inverse + (result if dense else 0)
     if needed > room:
-        of_it = f"{readable(result)} of it for the result" if chosen <= active else f"an inverse of {inverted:,} users"
         raise InputError(
-            f"EASE needs {readable(needed)} for {items:,} items ({of_it}), and the budget is {readable(room)}; raise "
-            f"{argument('memory')}, or leave out the rarest items"
+            f"EASE needs {readable(needed)} for {items:,} items (an inverse between {inverted:,} "
+            f"{'items' if primal else 'users'}{f', {readable(result)} for the result' if dense else ''}), and the "
+            f"budget is {readable(room)}; raise {argument('memory')}, or leave out the rarest items"
         )
-    if chosen <= active:
+    if primal:
         return _primal(rows, items, chosen, regularization, threads)
     dual = _dual(rows, items, regularization, threads)
-    return dual.written_out(threads) if dual.bytes + result <= room else dual
+    return dual.written_out(threads) if dense else dual
 
 
 def _primal(rows: Rows, items: int, chosen: int, regularization: float, threads: int | None) -> DenseMatrix:

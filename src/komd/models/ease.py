@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from komd._core.groups import Rows
-from komd.checks import at_least
+from komd.checks import at_least, one_of
 from komd.engine.catalogue import Catalogue
 from komd.engine.item_based import Neighbourhood
 from komd.matrix.item_matrix import Arrays, ItemMatrix
-from komd.matrix.regression import regression_matrix
+from komd.matrix.regression import REGRESSION_STORAGES, regression_matrix
 from komd.matrix.saved import layouts, regression_restored
 
 __all__ = ["EASE"]
@@ -30,6 +30,10 @@ class EASE(Neighbourhood):
     ----------
     regularization
         λ > 0: larger shrinks B.
+    storage
+        "dense": B, every entry; "dual": the inverse between users, from which rows of B are computed when they are
+        needed. By default dense, unless only the inverse between users fits the memory. The answers are the same to
+        single precision.
 
     Examples
     --------
@@ -42,15 +46,19 @@ class EASE(Neighbourhood):
     3
     """
 
-    def __init__(self, *, regularization: float = 1000.0) -> None:
+    def __init__(self, *, regularization: float = 1000.0, storage: str | None = None) -> None:
         self.regularization = at_least("regularization", regularization, 0, open_end=True)
+        self.storage = None if storage is None else one_of("storage", storage, REGRESSION_STORAGES)
 
     def _build_matrix(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
         rows, items = catalogue.histories.rows, len(catalogue.order)
-        return regression_matrix(rows, items, float(self.regularization), threads=threads, memory=memory)
+        return regression_matrix(
+            rows, items, float(self.regularization), storage=self.storage, threads=threads, memory=memory
+        )
 
     def _layouts(self) -> list[set[str]]:
-        return [{"S"} | names for names in layouts("dense", "dual")]
+        held = REGRESSION_STORAGES if self.storage is None else (self.storage,)
+        return [{"S"} | names for names in layouts(*held)]
 
     def _restored_matrix(self, arrays: Arrays) -> ItemMatrix:
         rows = Rows(arrays["history_indptr"], arrays["history_indices"])  # type: ignore[arg-type]
