@@ -23,7 +23,8 @@ COMPARED = ("ndcg@100", "auc")
 """What models are compared by, each with its own chosen setting; declared before anything was run."""
 
 TRIALS = 30
-MANY_PAIRS = 200_000  # pairs from which BPR's gradient steps are too slow for 300 iterations
+ITERATIONS = {1_000_000: (10, 20, 40), 200_000: (15, 30, 60, 100)}
+"""Of BPR, by the pairs from which more of them would take hours: each costs a gradient step for every pair."""
 LONGEST_FILTER = 60.0  # seconds that a filter of CF-KOMD may take
 CACHE = 2 << 30  # bytes of matrices that CF-KOMD's trials share
 
@@ -36,8 +37,9 @@ def space(model: komd.Recommender, train: komd.Interactions) -> tuple[SearchPara
     for parameter in free_parameters(model):
         if type(model).__name__ == "EASE":  # every second value of the library's: the whole grid is tried
             parameter = replace(parameter, values=parameter.values[::2])
-        if type(model).__name__ == "BPR" and parameter.name == "iterations" and train.pairs > MANY_PAIRS:
-            parameter = replace(parameter, values=(15, 30, 60, 100))
+        if type(model).__name__ == "BPR" and parameter.name == "iterations":
+            few = (values for pairs, values in ITERATIONS.items() if train.pairs > pairs)
+            parameter = replace(parameter, values=next(few, parameter.values))
         parameters.append(parameter)
     return affordable(model, tuple(parameters), train, 10 * LONGEST_FILTER, None, lambda line: None)
 

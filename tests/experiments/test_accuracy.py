@@ -118,10 +118,10 @@ def test_words():
 def test_spaces():
     small, large = (komd.generate(users=n, items=60, activity=12, rng=1) for n in (50, 100))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(accuracy_search, "MANY_PAIRS", (small.pairs + large.pairs) // 2)
+        patch.setattr(accuracy_search, "ITERATIONS", {(small.pairs + large.pairs) // 2: (1, 2)})
         values = [
             next(p for p in accuracy_search.space(komd.BPR(), data) if p.name == "iterations").values
             for data in (small, large)
         ]
-    assert max(values[0]) == 300 and max(values[1]) == 100
+    assert max(values[0]) == 300 and values[1] == (1, 2)
     assert len(accuracy_search.space(komd.EASE(), small)[0].values) == 13
