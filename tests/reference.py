@@ -256,6 +256,12 @@ def area_under_curve(positives, negatives, tie):
     return won / (len(positives) * len(negatives)) if len(positives) and len(negatives) else math.nan
 
 
+def area_in_order(positives, negatives):
+    """The same of (score, place) pairs: of equal scores the smaller place wins; equal places count one half."""
+    pairs = [((p, -a), (x, -b)) for p, a in positives for x, b in negatives]
+    return sum((p > x) + 0.5 * (p == x) for p, x in pairs) / len(pairs) if pairs else math.nan
+
+
 # ---- random numbers and rows --------------------------------------------------------------------------------------
 
 

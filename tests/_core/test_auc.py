@@ -8,9 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from komd._core.auc import LOWEST, area_under_curve, level_unchosen, mark_hits, pairs_won
+from komd._core.auc import LOWEST, area_under_curve, level_unchosen, mark_hits, pairs_won, ties_won
+from komd._core.groups import TieRule
 from tests import reference
 from tests._core.arrays import compiled_anew
+
+
+def rule(share, places=()):
+    return TieRule(share, np.array(places, np.int32))
 
 
 def problem(seed, levels):
@@ -30,7 +35,7 @@ def problem(seed, levels):
 def test_area_is_scikit_learns_with_ties_one_half(seed, levels):
     scores, kind, indptr, test = problem(seed, levels)
     areas = np.empty(4)
-    area_under_curve(scores.copy(), scores.shape[1], indptr, test, 0.5, areas)
+    area_under_curve(scores.copy(), scores.shape[1], indptr, test, rule(0.5), areas)
     for u in range(4):
         seen = kind[u] > 0
         labels = kind[u][seen] == 1
@@ -45,7 +50,7 @@ def test_area_is_scikit_learns_with_ties_one_half(seed, levels):
 def test_area_is_the_printed_sum(seed, levels, tie):
     scores, kind, indptr, test = problem(seed, levels)
     areas = np.empty(4)
-    area_under_curve(scores.copy(), scores.shape[1], indptr, test, tie, areas)
+    area_under_curve(scores.copy(), scores.shape[1], indptr, test, rule(tie), areas)
     for u in range(4):
         expected = reference.area_under_curve(scores[u][kind[u] == 1], scores[u][kind[u] == 2], tie)
         assert areas[u] == pytest.approx(expected, abs=1e-12, nan_ok=True)
@@ -56,11 +61,59 @@ def test_area_is_the_printed_sum(seed, levels, tie):
 def test_items_nobody_chose_are_below_all_others_and_equal(seed, levels, tie, chosen):
     scores, kind, indptr, test = problem(seed, levels)
     areas = np.empty(4)
-    area_under_curve(scores.copy(), chosen, indptr, test, tie, areas)
+    area_under_curve(scores.copy(), chosen, indptr, test, rule(tie), areas)
     scores[:, chosen:] = -1e9
     for u in range(4):
         expected = reference.area_under_curve(scores[u][kind[u] == 1], scores[u][kind[u] == 2], tie)
         assert areas[u] == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 5, 1000]), st.integers(0, 40))
+def test_places_decide_between_equal_scores(seed, levels, chosen):
+    """Some places are equal; items nobody chose are equal in score, so that places decide among them too."""
+    scores, kind, indptr, test = problem(seed, levels)
+    m = scores.shape[1]
+    places = np.random.default_rng(seed).integers(0, m, m)
+    areas = np.empty(4)
+    area_under_curve(scores.copy(), chosen, indptr, test, rule(0.5, places), areas)
+    scores[:, chosen:] = -1e9
+    for u in range(4):
+        tested, others = ([(scores[u, j], places[j]) for j in np.flatnonzero(kind[u] == which)] for which in (1, 2))
+        assert areas[u] == pytest.approx(reference.area_in_order(tested, others), abs=1e-12, nan_ok=True)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 3, 1000]))
+def test_equal_places_decide_nothing(seed, levels):
+    scores, _, indptr, test = problem(seed, levels)
+    areas, same = np.empty(4), np.empty(4)
+    area_under_curve(scores.copy(), scores.shape[1], indptr, test, rule(0.5), areas)
+    area_under_curve(scores.copy(), scores.shape[1], indptr, test, rule(0.5, [7] * scores.shape[1]), same)
+    np.testing.assert_array_equal(areas, same)
+
+
+@compiled_anew
+def tied(row, tested, tested_places, rule):
+    return ties_won(row, tested, tested_places, rule)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 3, 1000]), st.sampled_from([0, 1, 9]))
+def test_ties_won_are_counted_strip_by_strip(seed, levels, size):
+    rng = np.random.default_rng(seed)
+    others = rng.integers(0, levels, rng.integers(0, 60)).astype(float)
+    others[rng.random(len(others)) < 0.2] = -np.inf
+    positives = np.sort(rng.integers(0, levels, size).astype(float))
+    mine, theirs = (rng.integers(0, 9, n).astype(np.int32) for n in (size, len(others)))
+    expected = sum(
+        (p == x) * ((a < b) + 0.5 * (a == b))
+        for p, a in zip(positives, mine, strict=True)
+        for x, b in zip(others, theirs, strict=True)
+    )
+    cut = int(rng.integers(0, len(others) + 1))
+    parts = [tied(others[s], positives, mine, rule(0.5, theirs[s])) for s in (slice(cut), slice(cut, None))]
+    assert tied(others, positives, mine, rule(0.5, theirs)) == sum(parts) == expected
 
 
 @compiled_anew
@@ -103,9 +156,9 @@ def test_ties_move_the_area():
     """Correction 4: the printed formula counts ties as wrong."""
     scores, indptr, test = np.zeros((1, 4)), np.array([0, 2]), np.array([0, 1], np.int32)
     areas = np.empty(1)
-    area_under_curve(scores.copy(), scores.shape[1], indptr, test, 0.5, areas)
+    area_under_curve(scores.copy(), scores.shape[1], indptr, test, rule(0.5), areas)
     assert areas[0] == 0.5
-    area_under_curve(scores.copy(), scores.shape[1], indptr, test, 0.0, areas)
+    area_under_curve(scores.copy(), scores.shape[1], indptr, test, rule(0.0), areas)
     assert areas[0] == 0.0
 
 

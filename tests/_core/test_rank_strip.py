@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from komd._core.auc import LOWEST
+from komd._core.groups import TieRule
 from komd._core.rank_strip import ItemTerms, Lists, Masked, TargetPairs, rank_strip
 from komd._core.scoring import score_dense
 from komd._core.top_n import sort_top
@@ -18,8 +19,9 @@ from tests._core.arrays import random_rows, rows_of, strip_of, weighted
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.integers(0, 2**32 - 1), st.booleans(), st.booleans(), st.booleans(), st.sampled_from([0.0, 0.5]))
+@given(st.integers(0, 2**32 - 1), st.booleans(), st.booleans(), st.booleans(), st.sampled_from([0.0, 0.5, None]))
 def test_lists_and_pairs_won(seed, exclude, listed, corrected, tie):
+    """A tie of None: places decide between equal scores."""
     rng = np.random.default_rng(seed)
     m, count, n = int(rng.integers(1, 40)), 5, 7
     K = np.round(rng.random((m, m)) * (rng.random((m, m)) < 0.5), 1).astype(np.float32)  # rounded: there are ties
@@ -29,7 +31,7 @@ def test_lists_and_pairs_won(seed, exclude, listed, corrected, tie):
     known = [np.union1d(history, rng.choice(m, min(m, 2))).astype(int) for history in histories]
     tested = [np.setdiff1d(mine, seen) for mine, seen in zip(random_rows(rng, count, m), known, strict=True)]
     candidates = np.flatnonzero(rng.random(m) < 0.8).astype(np.int32)
-    chosen = int(rng.integers(0, m + 1))
+    chosen, places = int(rng.integers(0, m + 1)), rng.integers(0, m, m).astype(np.int32)
     correction = np.round(rng.standard_normal((count, m)), 1).astype(np.float32)
 
     # What is held whole, and the answers by the slow twins.
@@ -49,13 +51,20 @@ def test_lists_and_pairs_won(seed, exclude, listed, corrected, tie):
         top.append(reference.top(masked, candidates, n) if listed else [])
         others = np.setdiff1d(np.arange(m), [*known[u], *tested[u]])
         pairs = len(tested[u]) * len(others)
-        area = reference.area_under_curve(levelled[u][tested[u]], levelled[u][others], tie)
+        if tie is None:
+            area = reference.area_in_order(*([(levelled[u, j], places[j]) for j in s] for s in (tested[u], others)))
+        else:
+            area = reference.area_under_curve(levelled[u][tested[u]], levelled[u][others], tie)
         won.append(area * pairs if pairs else 0.0)
 
     rows, targets = rows_of(known), rows_of(tested)
     masks = Masked(*rows, rows.indptr[:-1].copy(), exclude)
-    ascending = np.concatenate([np.zeros(0), *(np.sort(levelled[u][tested[u]]) for u in range(count))])
-    measured = TargetPairs(*targets, targets.indptr[:-1].copy(), ascending, tie, chosen, np.zeros(count))
+    ascending = [mine[np.argsort(levelled[u][mine])] for u, mine in enumerate(tested)]
+    known_scores = np.concatenate([np.zeros(0), *(levelled[u][mine] for u, mine in enumerate(ascending))])
+    known_places = places[np.concatenate([np.zeros(0, int), *ascending])]
+    measured = TargetPairs(
+        *targets, targets.indptr[:-1].copy(), known_scores, known_places, TieRule(0.5, places), chosen, np.zeros(count)
+    )
     length = n if listed else 0
     best = np.zeros((count, length), np.int32), np.zeros((count, length)), np.zeros(count, np.int64)
     for first, last in pairwise([0, *np.sort(rng.integers(0, m + 1, 2)), m]):
@@ -68,7 +77,7 @@ def test_lists_and_pairs_won(seed, exclude, listed, corrected, tie):
             correction[:, first:last].copy() if corrected else np.zeros((0, 0), np.float32),
             masks,
             Lists(inside, *best),
-            measured,
+            measured._replace(rule=TieRule(0.5, places[first:last]) if tie is None else TieRule(tie, places[:0])),
             np.empty((1, last - first)),
         )
     sort_top(*best)

@@ -123,7 +123,7 @@ METRICS = [
     "AUC",
     "map@٣",
 ]
-CHOICES = ["random", "given", "time", "half", "strict", "error", "skip", "Random", ""]
+CHOICES = ["random", "given", "time", "half", "strict", "appearance", "error", "skip", "Random", ""]
 TIMES = ["0", "-1", "0.05", "1e400", HUGE, "1x", "", "1 fortnight", "0.1s"]
 
 

@@ -171,6 +171,17 @@ def test_another_protocol_can_share_the_folder(data, tmp_path):
     assert again.to_dict() == first.to_dict()
 
 
+def test_ties_by_appearance_in_the_training_part():
+    data = komd.generate(users=80, items=60, activity=6, rng=1)
+    row = komd.compare(data, "MSDW", metrics="auc", folds=2, ties="appearance")["MSDW()"]
+    expected = [
+        komd.evaluate(komd.MSDW().fit(train), test, metrics="auc", ties=train.items_by_appearance)["auc"].mean
+        for train, test in komd.split.folds(data, folds=2)
+    ]
+    assert row["auc"].mean == pytest.approx(np.mean(expected), abs=1e-12)
+    assert row["auc"].mean != pytest.approx(komd.compare(data, "MSDW", metrics="auc", folds=2)["MSDW()"]["auc"].mean)
+
+
 def test_half_by_time_and_text_ids(tmp_path):
     from komd.data.interactions import Interactions
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import komd
 from komd.errors import InputError, UnknownIdError
+from tests import reference
 
 
 def small(seed=0):
@@ -79,12 +85,65 @@ def test_a_user_without_others_has_no_auc():
 def test_bad_arguments_are_worded():
     train, test = next(iter(komd.split.folds(small(), rng=0)))
     model = komd.ECFOMD().fit(train)
-    with pytest.raises(InputError, match="ties must be 'half' or 'strict', got 'both'"):
+    with pytest.raises(InputError, match="'strict' or item ids in order of preference, got 'both'"):
         komd.evaluate(model, test, ties="both")
+    with pytest.raises(InputError, match="ties must be a word or item ids in order of preference, got 3"):
+        komd.evaluate(model, test, ties=3)
+    item = train.items[0]
+    with pytest.raises(InputError, match="ties names 2 items that the model does not know, the first at 1"):
+        komd.evaluate(model, test, ties=[item, "no such item", "nor this"])
+    with pytest.raises(InputError, match=re.escape(f"ties names an item twice: {item!r}")):
+        komd.evaluate(model, test, ties=[item, train.items[1], item])
     with pytest.raises(InputError, match="not fitted"):
         komd.evaluate(komd.ECFOMD(), test)
     with pytest.raises(InputError, match="was not measured"):
         komd.evaluate(model, test, metrics="auc")["map@5"]
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 2**32 - 1))
+def test_an_order_decides_between_equal_scores(seed):
+    """MSDW on few pairs: most scores are 0. Some items are in no order, some were chosen by nobody."""
+    rng = np.random.default_rng(seed)
+    train, test = (rng.random((12, 15)) < share for share in (0.1, 0.2))
+    train[:, [3, 7]] = False
+    train[:, 0] = True
+    test[0, 1:] |= ~train[0, 1:]
+    R, T = (scipy.sparse.csr_array(pairs.astype(int)) for pairs in (train, test))
+    order = rng.permutation(15)[: rng.integers(0, 16)].tolist()
+    places = {item: place for place, item in enumerate(order)}
+    found = [
+        komd.evaluate(komd.MSDW(storage=storage).fit(R), T, metrics="auc", ties=order)
+        for storage in ("dense", "sparse", "streamed")
+    ]
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0]["auc"].values, other["auc"].values)
+    assert found[0].ties == "in order"
+    model = komd.MSDW().fit(R)
+    for user, area in zip(found[0].users.to_pylist(), found[0]["auc"].values, strict=True):
+        listed = model.recommend(user, n=15, items=list(range(15)), exclude_seen=False).to_arrow().to_pylist()
+        known = {row["item_id"]: row["score"] for row in listed}
+        score = [(known[j] if train[:, j].any() else -1.0, places.get(j, 99)) for j in range(15)]
+        tested, others = (
+            [score[j] for j in np.flatnonzero(which)]
+            for which in (test[user] & ~train[user], ~test[user] & ~train[user])
+        )
+        assert area == pytest.approx(reference.area_in_order(tested, others), abs=1e-12, nan_ok=True)
+
+
+def test_orders_of_one_kind_are_one_order():
+    train, test = next(iter(komd.split.folds(small(), rng=0)))
+    model = komd.MSDW().fit(train)
+    order = train.items_by_appearance
+    found = [komd.evaluate(model, test, metrics="auc", ties=ties) for ties in (order, order.to_pylist())]
+    assert found[0]["auc"].mean == found[1]["auc"].mean
+    half, strict, empty = (
+        komd.evaluate(model, test, metrics="auc", ties=t)["auc"].mean for t in ("half", "strict", [])
+    )
+    assert empty == half
+    backwards = komd.evaluate(model, test, metrics="auc", ties=order.to_pylist()[::-1])["auc"].mean
+    assert found[0]["auc"].mean + backwards == pytest.approx(2 * half)
+    assert strict <= min(found[0]["auc"].mean, backwards)
 
 
 def _frame(pairs):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from komd._core.compile import compiled, inner
+from komd._core.groups import TieRule
 
-__all__ = ["LOWEST", "area_under_curve", "level_unchosen", "mark_hits", "pairs_won"]
+__all__ = ["LOWEST", "area_under_curve", "level_unchosen", "mark_hits", "pairs_won", "ties_won"]
 
 LOWEST = -np.finfo(np.float64).max  # the score of every item that nobody chose, where areas are measured
 
@@ -16,14 +17,14 @@ _FEW = 256  # test items up to which each is compared with every score; more are
 
 @compiled
 def area_under_curve(
-    scores: np.ndarray, chosen: int, test_indptr: np.ndarray, test: np.ndarray, tie: float, areas: np.ndarray
+    scores: np.ndarray, chosen: int, test_indptr: np.ndarray, test: np.ndarray, rule: TieRule, areas: np.ndarray
 ) -> None:
     """The share of (test item, other item) pairs that a user's scores put in the right order.
 
-    Others are the items neither in the test row nor at minus infinity (the training history). An
-    equal pair counts `tie`: one half, or nothing. Items from `chosen` on, which nobody chose, are below all
-    others and equal. Not a number where a side is empty.
-    Twin: scikit-learn's roc_auc_score. `scores` is overwritten: test items end at minus infinity.
+    Others are the items neither in the test row nor at minus infinity (the training history). Equal
+    pairs count by `rule`. Items from `chosen` on, which nobody chose, are below all others and equal.
+    Not a number where a side is empty. `scores` is overwritten: test items end at minus infinity.
+    Twins: scikit-learn's roc_auc_score; with places, tests/reference.py::area_in_order.
     """
     for u in range(test_indptr.shape[0] - 1):
         wanted = test[test_indptr[u] : test_indptr[u + 1]]
@@ -34,12 +35,20 @@ def area_under_curve(
             tested[k] = row[wanted[k]]
         for k in range(wanted.shape[0]):
             row[wanted[k]] = -np.inf
-        tested.sort()
         others = 0
         for j in range(row.shape[0]):
             others += row[j] > -np.inf
         size = tested.shape[0]
-        areas[u] = pairs_won(row, tested, tie) / (size * others) if size > 0 and others > 0 else np.nan
+        if size == 0 or others == 0:
+            areas[u] = np.nan
+        elif rule.places.shape[0] == 0:
+            tested.sort()
+            areas[u] = pairs_won(row, tested, rule.share) / (size * others)
+        else:
+            order = np.argsort(tested)
+            tested = tested[order]
+            won = pairs_won(row, tested, 0.0) + ties_won(row, tested, rule.places[wanted[order]], rule)
+            areas[u] = won / (size * others)
 
 
 @inner
@@ -101,6 +110,36 @@ def pairs_won(row: np.ndarray, tested: np.ndarray, tie: float) -> float:
                 smaller += near[j] < tested[t]
                 equal += near[j] == tested[t]
             won += smaller + tie * equal
+    return won
+
+
+@inner
+def ties_won(row: np.ndarray, tested: np.ndarray, tested_places: np.ndarray, rule: TieRule) -> float:
+    """What the pairs of equal scores count, where the places of items decide: added to `pairs_won` with a tie of 0.
+
+    `row` and `tested` are as there. `tested_places` are the places of the test items in the order of `tested`,
+    `rule.places` those of the items of `row`.
+    """
+    size = tested.shape[0]
+    won = 0.0
+    for j in range(row.shape[0]):
+        x = row[j]
+        if size == 0 or x < tested[0] or x > tested[size - 1]:
+            continue
+        low = 0
+        high = size
+        while low < high:  # tested[:low] < x
+            middle = (low + high) >> 1
+            if tested[middle] < x:
+                low = middle + 1
+            else:
+                high = middle
+        while low < size and tested[low] == x:
+            if tested_places[low] < rule.places[j]:
+                won += 1.0
+            elif tested_places[low] == rule.places[j]:
+                won += rule.share
+            low += 1
     return won
 
 

@@ -10,7 +10,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CountedPairs", "DualArrays", "OwnEntries", "Rows", "StoredMatrix", "StripArrays", "WeightedUsers"]
+__all__ = [
+    "CountedPairs",
+    "DualArrays",
+    "OwnEntries",
+    "Rows",
+    "StoredMatrix",
+    "StripArrays",
+    "TieRule",
+    "WeightedUsers",
+]
 
 
 class Rows(NamedTuple):
@@ -81,3 +90,13 @@ class StripArrays(NamedTuple):
     places: NDArray[np.int64]
     columns: NDArray[np.uint16]
     values: NDArray[np.float32]
+
+
+class TieRule(NamedTuple):
+    """How equal scores count in AUC: the item with the smaller place wins; at equal places the pair counts `share`.
+
+    `places` has one number an item, or is empty: then all places are equal.
+    """
+
+    share: float
+    places: NDArray[np.int32]

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from komd._core.auc import level_unchosen, pairs_won
+from komd._core.auc import level_unchosen, pairs_won, ties_won
 from komd._core.compile import compiled
-from komd._core.groups import StripArrays, WeightedUsers
+from komd._core.groups import StripArrays, TieRule, WeightedUsers
 from komd._core.strip_counting import score_strip
 from komd._core.top_n import mask_strip, push_top
 
@@ -44,14 +44,16 @@ class Lists(NamedTuple):
 class TargetPairs(NamedTuple):
     """Each user's targets (empty `indptr`: not asked for), their scores ascending, and the pairs won so far.
 
-    An equal pair counts `tie`. Items from number `chosen` on, which nobody chose, lose to every other item.
+    Equal pairs count by `rule`, which has the places of the strip's items; `places` are those of the targets, in the
+    order of `scores`. Items from number `chosen` on, which nobody chose, lose to every other item.
     """
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
     cursor: NDArray[np.int64]
     scores: NDArray[np.float64]
-    tie: float
+    places: NDArray[np.int32]
+    rule: TieRule
     chosen: int
     won: NDArray[np.float64]
 
@@ -96,4 +98,8 @@ def rank_strip(
             mask_strip(targets.indptr[u + 1], targets.indices, first, targets.cursor[u : u + 1], row)
             level_unchosen(row, targets.chosen - first)
             tested = targets.scores[targets.indptr[u] : targets.indptr[u + 1]]
-            targets.won[u] += pairs_won(row, tested, targets.tie)
+            if targets.rule.places.shape[0] == 0:
+                targets.won[u] += pairs_won(row, tested, targets.rule.share)
+            else:
+                places = targets.places[targets.indptr[u] : targets.indptr[u + 1]]
+                targets.won[u] += pairs_won(row, tested, 0.0) + ties_won(row, tested, places, targets.rule)

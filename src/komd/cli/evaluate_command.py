@@ -78,10 +78,10 @@ def _fit_and_measure(
     model: Any, train: Interactions, test: Interactions, measuring: dict[str, Any]
 ) -> tuple[Evaluation, float, float]:
     """The figures, seconds to fit, seconds to rank."""
-    import komd
+    from komd.evaluation.evaluate import evaluate_round
 
     _, fit = _timed(model.fit, train, threads=measuring["threads"], memory=measuring["memory"])
-    found, rank = _timed(komd.evaluate, model, test, **measuring)
+    found, rank = _timed(evaluate_round, model, train, test, **measuring)
     return found, fit, rank
 
 
@@ -116,6 +116,8 @@ def _saved(read: Any, test: list[str], folders: list[str], measuring: dict[str, 
             raise InputError(f"without --train, --model is the folder of a saved model; {folder!r} is none")
     if not folders:
         raise InputError("--test needs --train DATA to learn from, or --model FOLDER of a saved model")
+    if measuring["ties"] == "appearance":
+        raise InputError("--ties appearance needs --train DATA: a saved model does not keep the order of its data")
     asked, reading = _timed(read, test)
     results = []
     for folder in folders:

@@ -71,7 +71,16 @@ ModelFolder = Annotated[Path, Argument(metavar="MODEL", help="Folder of a saved 
 OnUnknown = Annotated[str, _word("--on-unknown", "error", "skip", help="What an unknown id leads to.")]
 Rng = Annotated[int, Option("--rng", min=0, help="Seed: the same gives the same.")]
 Threads = Annotated[int | None, Option("--threads", help="How many threads; every core by default.")]
-Ties = Annotated[str, _word("--ties", "half", "strict", help="What equal scores count in AUC: one half, or none.")]
+Ties = Annotated[
+    str,
+    _word(
+        "--ties",
+        "half",
+        "strict",
+        "appearance",
+        help="What equal scores count in AUC: one half, or none; or the item wins that is first in the training data.",
+    ),
+]
 
 
 def _column(text: str) -> str | int:

@@ -181,6 +181,20 @@ class Interactions:
         """The user of each pair as a number, shape (pairs,)."""
         return np.repeat(np.arange(len(self.users), dtype=np.int32), self.activity)
 
+    @property
+    def items_by_appearance(self) -> pa.Array:
+        """The ids of the items in the order of their first pair; items without a pair are not among them.
+
+        Pairs are read user by user, in the order of `users` (ascending ids), and each user's in the order in which the
+        data gave them. The order of a file's lines is lost where the file is not grouped by ascending user.
+
+        >>> import scipy.sparse
+        >>> Interactions.of(scipy.sparse.csr_array([[0, 0, 1], [1, 0, 1]])).items_by_appearance.to_pylist()
+        [2, 0]
+        """
+        found, first = np.unique(self.indices, return_index=True)
+        return self.items.take(found[np.argsort(first)])
+
     def by_item(self) -> tuple[NDArray[np.int64], Numbers]:
         """(indptr, indices) of the transpose: the users of each item, ascending."""
         return transpose(self.indptr, self.indices, len(self.items))

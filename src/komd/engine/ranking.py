@@ -14,12 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
+from komd._core.groups import TieRule
 from komd.engine.histories import Histories
 
-__all__ = ["RankedBlock", "RankingRequest", "Score", "rank_blocks", "users_per_block"]
+__all__ = ["TIES_HALF", "RankedBlock", "RankingRequest", "Score", "rank_blocks", "users_per_block"]
 
 _STRIP_BYTES = 2 << 20  # of scores held at a time: stays in the cache between scoring and ranking
 _MOST_USERS = 64
+
+TIES_HALF = TieRule(0.5, np.zeros(0, np.int32))
 
 Score = Callable[[Histories], NDArray[np.float64]]
 """Scores (users × items) of a block of users."""
@@ -30,15 +33,15 @@ class RankingRequest:
     """What is asked about users: their `n` best of these candidates (ascending numbers), and where targets rank.
 
     With `targets`, one row of items for each user, the area under the curve is measured as well: the share of pairs
-    (target, other item that the user does not know) in the right order, an equal pair counting `tie`. There the items
-    that nobody chose are below all others and equal.
+    (target, other item that the user does not know) in the right order, equal pairs counting by `ties`. There the
+    items that nobody chose are below all others and equal.
     """
 
     n: int
     candidates: NDArray[np.int32]
     exclude_seen: bool = True
     targets: Histories | None = None
-    tie: float = 0.5
+    ties: TieRule = TIES_HALF
 
     @property
     def length(self) -> int:
@@ -116,5 +119,5 @@ def _ranked(
         mask(known, scores)
     tested = request.targets.block(first, first + len(histories))
     assert out.areas is not None
-    area_under_curve(scores, chosen, tested.indptr, tested.indices, request.tie, out.areas)  # overwrites the scores
+    area_under_curve(scores, chosen, tested.indptr, tested.indices, request.ties, out.areas)  # overwrites the scores
     return out

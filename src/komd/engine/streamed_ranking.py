@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
-from komd._core.groups import WeightedUsers
+from komd._core.groups import TieRule, WeightedUsers
 from komd.engine.histories import Histories
 from komd.engine.ranking import RankedBlock, RankingRequest
 from komd.matrix.item_matrix import Strip
@@ -122,15 +122,18 @@ class _Group:
         from komd._core.top_n import sort_top
 
         size, targets, items = len(self.histories), self.targets, self.model.matrix.items
-        out, tested = RankedBlock.empty(size, self.request.length), np.zeros(0)
+        out, tested, places = RankedBlock.empty(size, self.request.length), np.zeros(0), np.zeros(0, np.int32)
         if targets is not None:  # ascending for each user, items that nobody chose below all others
             owner, chosen = np.repeat(np.arange(size), targets.lengths), self.model.catalogue.chosen
             tested = np.where(targets.indices < chosen, self.target_scores, LOWEST)
-            tested = tested[np.lexsort((tested, owner))]
+            ascending = np.lexsort((tested, owner))
+            tested = tested[ascending]
+            if len(self.request.ties.places):
+                places = self.request.ties.places[targets.indices[ascending]]
         # How far the items each user knows, and their targets, have been used.
         cursors = self._known.indptr[:-1].copy(), (targets or self.histories).indptr[:-1].copy()
         for strip in self.model.matrix.strips(self.users, room=room, threads=self.threads):
-            work = partial(self._use, strip, out, tested, *cursors)
+            work = partial(self._use, strip, out, (tested, places), *cursors)
             pool.for_each(work, pool.blocks(size, _TOGETHER), threads=self.threads)
             advance(size * (strip.last - strip.first) / items)
         if self.request.length:
@@ -145,12 +148,15 @@ class _Group:
         self,
         strip: Strip,
         out: RankedBlock,
-        tested: NDArray[np.float64],
+        tested: tuple[NDArray[np.float64], NDArray[np.int32]],
         seen: NDArray[np.int64],
         met: NDArray[np.int64],
         block: tuple[int, int],
     ) -> None:
-        """Add a strip to what was found for a block of users; `areas` collects the pairs in the right order."""
+        """Add a strip to what was found for a block of users; `areas` collects the pairs in the right order.
+
+        `tested`: the scores of the targets, ascending for each user, and their places in the tie rule.
+        """
         from komd._core.rank_strip import ItemTerms, Lists, Masked, TargetPairs, rank_strip
 
         (a, b), first, last = block, strip.first, strip.last
@@ -170,8 +176,8 @@ class _Group:
                 targets.indptr[a : b + 1],
                 targets.indices,
                 met[a:b],
-                tested,
-                request.tie,
+                *tested,
+                TieRule(request.ties.share, request.ties.places[first:last]),
                 catalogue.chosen,
                 np.zeros(0) if out.areas is None else out.areas[a:b],
             ),

@@ -23,6 +23,7 @@ from komd.data.interactions import Interactions
 from komd.errors import InputError
 from komd.evaluation import fold_process
 from komd.evaluation.comparison import Comparison, rows_of
+from komd.evaluation.evaluate import APPEARANCE
 from komd.evaluation.grid import models_of
 from komd.evaluation.metrics import TIES, parse_metrics
 from komd.evaluation.work_folder import (
@@ -70,8 +71,11 @@ def compare(
     models
         Texts or models. A text may list several with commas, and a list as the value of a parameter is a grid:
         `"ECFOMD, MSDW(alpha=[0, 0.5, 1])"` is four rows.
-    metrics, ties
+    metrics
         As in `komd.evaluate`.
+    ties
+        "half" or "strict", as in `komd.evaluate`; or "appearance": of equal scores the item wins that appears first in
+        the round's training part (`Interactions.items_by_appearance`).
     folds, half, min_activity, rng
         As in `komd.split.folds`; `rng` is a seed, so that an interrupted run can be resumed.
     time_limit
@@ -102,7 +106,7 @@ def compare(
     """
     texts = models_of(models)
     names = tuple(str(metric) for metric in parse_metrics(metrics))
-    one_of("ties", ties, tuple(TIES))
+    one_of("ties", ties, (*TIES, APPEARANCE))
     limit = None if time_limit is None else seconds(time_limit)
     workers = pool.count(threads)
     if memory is not None:

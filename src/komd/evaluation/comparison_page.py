@@ -19,7 +19,11 @@ _HALVES = {
     "given": "the later half in the order of the data",
     "time": "the later half in time",
 }
-_TIES = {"half": "count one half in AUC", "strict": "count as wrong in AUC"}
+_TIES = {
+    "half": "count one half in AUC",
+    "strict": "count as wrong in AUC",
+    "appearance": "in AUC go to the item that appears first in the training part",
+}
 
 
 def page(found: Comparison) -> str:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from komd._core.groups import TieRule
 from komd.checks import one_of
 from komd.data.interactions import Interactions
-from komd.engine.catalogue import OnUnknown
+from komd.engine.catalogue import Catalogue, OnUnknown
 from komd.engine.histories import Histories
 from komd.engine.ranking import RankingRequest
 from komd.engine.recommender import Recommender
@@ -20,7 +21,10 @@ from komd.errors import InputError
 from komd.evaluation.metrics import TIES, JudgedBlock, Measured, parse_metrics
 from komd.rows import pointers
 
-__all__ = ["Evaluation", "evaluate"]
+__all__ = ["APPEARANCE", "Evaluation", "evaluate", "evaluate_round"]
+
+APPEARANCE = "appearance"
+"""The word for the tie rule of `Interactions.items_by_appearance`, where the training data is at hand."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,7 +38,7 @@ class Evaluation:
     users
         Ids of the test users, in the order of the values.
     ties
-        How equal scores counted in AUC.
+        How equal scores counted in AUC: "half", "strict" or "in order".
     skipped
         Test pairs left out: with unknown items or users (`on_unknown="skip"`), or already known to the user.
     """
@@ -66,7 +70,7 @@ def evaluate(
     *,
     metrics: str | Iterable[str] = ("auc", "ndcg@100", "recall@20"),
     history: Any = None,
-    ties: str = "half",
+    ties: str | Sequence[Any] = "half",
     rng: int | np.random.Generator = 0,
     on_unknown: OnUnknown = "error",
     threads: int | None = None,
@@ -85,7 +89,10 @@ def evaluate(
     history
         For users the model has never seen: `Interactions` with their histories, matched by user id to `test`.
     ties
-        "half": equal scores count one half in AUC; "strict": as wrong, the paper's printed formula.
+        What equal scores count in AUC. "half": one half; "strict": nothing, the paper's printed formula. Or item ids in
+        order of preference: of two items with equal scores the earlier one wins. Items that are not among them come
+        after all that are, and are equal to each other (one half). What code does that sorts by score alone is an order
+        too, most often `train.items_by_appearance`.
     rng
         For the bootstrap interval only.
     on_unknown
@@ -105,17 +112,16 @@ def evaluate(
     from komd._core.auc import mark_hits
 
     wanted = parse_metrics(metrics)
-    one_of("ties", ties, tuple(TIES))
     one_of("on_unknown", on_unknown, ("error", "skip"))
     users, rows, targets, skipped = _matched(model, Interactions.of(test), history, on_unknown)
     if not len(users):
         raise InputError("nothing to measure: no test user has a test item that is not in their history")
-    catalogue = model.catalogue
+    catalogue, rule = model.catalogue, _tie_rule(ties, model.catalogue)
     request = RankingRequest(
         max(metric.k for metric in wanted),
         catalogue.candidates(),
         targets=targets if any(metric.needs_areas for metric in wanted) else None,
-        tie=TIES[ties],
+        ties=rule,
     )
     trained = max(int(np.count_nonzero(catalogue.histories.lengths)), 1)
     information = -np.log2(np.maximum(catalogue.popularity, 1.0) / trained)
@@ -133,7 +139,38 @@ def evaluate(
             part.append(metric.of_block(block))
     generator = np.random.default_rng(rng)
     measured = {str(metric): metric.summary(part, items, generator) for metric, part in zip(wanted, parts, strict=True)}
-    return Evaluation(model.text, measured, users, ties, skipped)
+    return Evaluation(model.text, measured, users, ties if isinstance(ties, str) else "in order", skipped)
+
+
+def evaluate_round(
+    model: Recommender, train: Interactions, test: Interactions, *, ties: str, **options: Any
+) -> Evaluation:
+    """`evaluate` after a fit to `train`, whose order of items is the tie rule where `ties` is "appearance"."""
+    if ties != APPEARANCE:
+        return evaluate(model, test, ties=ties, **options)
+    return replace(evaluate(model, test, ties=train.items_by_appearance, **options), ties=ties)
+
+
+def _tie_rule(ties: str | Sequence[Any], catalogue: Catalogue) -> TieRule:
+    """The rule for equal scores, places by inside number."""
+    if isinstance(ties, str):
+        if ties not in TIES:
+            known = ", ".join(map(repr, TIES))
+            raise InputError(f"ties must be {known} or item ids in order of preference, got {ties!r}")
+        return TieRule(TIES[ties], np.zeros(0, np.int32))
+    if not hasattr(ties, "__len__"):
+        raise InputError(f"ties must be a word or item ids in order of preference, got {ties!r}")
+    numbers = catalogue.find_items(ties, "skip")
+    unknown = np.flatnonzero(numbers < 0)
+    if len(unknown):
+        raise InputError(f"ties names {len(unknown):,} items that the model does not know, the first at {unknown[0]}")
+    places = np.full(len(catalogue.order), len(numbers), np.int32)
+    places[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)
+    again = np.flatnonzero(places[numbers] < np.arange(len(numbers)))
+    if len(again):
+        twice = catalogue.item_ids(numbers[again[:1]])[0].as_py()
+        raise InputError(f"ties names an item twice: {twice!r}")
+    return TieRule(TIES["half"], places)
 
 
 def _matched(

@@ -20,7 +20,7 @@ from typing import Any
 from komd import memory
 from komd.data import split
 from komd.errors import KomdError
-from komd.evaluation.evaluate import evaluate
+from komd.evaluation.evaluate import evaluate_round
 from komd.evaluation.work_folder import FoldResult, RowFolder, load_data
 from komd.models.registry import model_from_text
 
@@ -67,7 +67,7 @@ def _evaluate_folds(task: dict[str, Any], row: RowFolder) -> None:
         resources = {"threads": task["threads"], "memory": task["memory"]}
         model = model_from_text(task["model"]).fit(train, **resources)
         fitted = time.perf_counter()
-        evaluation = evaluate(model, test, metrics=task["metrics"], ties=task["ties"], **resources)
+        evaluation = evaluate_round(model, train, test, metrics=task["metrics"], ties=task["ties"], **resources)
         ranked = time.perf_counter()
         means = {name: measured.mean for name, measured in evaluation.metrics.items()}
         values = {name: measured.values for name, measured in evaluation.metrics.items()}
