@@ -81,6 +81,13 @@ def refuse_leak(parts: Parts) -> None:
             raise komd.InputError(f"{leaked:,} of {test.pairs:,} reported pairs would be measured in choosing settings")
 
 
+def order_of(data: komd.Interactions) -> dict[str, float]:
+    """Of neighbouring pairs of a user, as the data give them: how often the item's id and its popularity rise."""
+    together = data.rows[1:] == data.rows[:-1]
+    rises = {"id": np.diff(data.indices), "popularity": np.diff(data.popularity[data.indices])}
+    return {name: float((steps[together] > 0).mean()) for name, steps in rises.items()}
+
+
 def folder_of(name: str, protocol: str) -> Path:
     return WORK / "accuracy" / f"{name}-{protocol}"
 
@@ -98,7 +105,8 @@ def _run_one(name: str, protocol: str, found: Parts, models: tuple[str, ...], tr
     refuse_leak(found)
     folder = folder_of(name, protocol)
     folder.mkdir(parents=True, exist_ok=True)
-    about = {"users": [int(np.count_nonzero(test.activity)) for _, test in found.reported], "cores": threads.count()}
+    users = [int(np.count_nonzero(test.activity)) for _, test in found.reported]
+    about = {"users": users, "cores": threads.count(), "order": order_of(found.choosing[0])}
     files.write_text(folder / "about.json", json.dumps(about) + "\n")
     for text in ablated(found.choosing[0]).values() if protocol == "random" else [rule_text(found.choosing[0])]:
         report(text, found, folder)

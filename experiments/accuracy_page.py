@@ -50,6 +50,7 @@ class Results(NamedTuple):
     name: str
     protocol: str
     users: int
+    order: dict[str, float]
     searches: dict[str, dict[str, Any]]
     rule: dict[str, str]
     reported: dict[str, Reported]
@@ -89,7 +90,8 @@ def kept(name: str, protocol: str) -> Results | None:
             means = {metric: float(np.mean(values)) for metric, values in found["means"].items()}
             values = dict(np.load(file.with_suffix(".npz")))
             reported[text] = Reported(text, means, values, found["seconds"])
-    return Results(name, protocol, sum(_json(folder / "about.json")["users"]), searches, rule, reported)
+    about = _json(folder / "about.json")
+    return Results(name, protocol, sum(about["users"]), about.get("order", {}), searches, rule, reported)
 
 
 def _json(file: Path) -> dict[str, Any]:
@@ -156,7 +158,13 @@ def _table(each: Results) -> str:
         cells += [short(top.means[metric]) for metric in lists] if top else ["", "", ""]
         rows.append([*cells, "a rule" if model == RULE else _effort(each.searches.get(model))])
     head = ["model", COMPARED[0], "CF-KOMD − it", "auc", "CF-KOMD − it", "recall@20", "coverage@10", "popularity@10"]
-    return f"{each.users:,} test users.\n\n{markdown([*head, 'trials'], rows)}"
+    told = f"{each.users:,} test users."
+    if each.protocol == "given":
+        told += (
+            f" Of neighbouring rows of a user in the file, {100 * each.order['id']:.0f} % rise in the item's id and "
+            f"{100 * each.order['popularity']:.0f} % in its popularity."
+        )
+    return f"{told}\n\n{markdown([*head, 'trials'], rows)}"
 
 
 def _effort(search: dict[str, Any] | None) -> str:

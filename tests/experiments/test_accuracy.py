@@ -125,3 +125,8 @@ def test_spaces():
         ]
     assert max(values[0]) == 300 and values[1] == (1, 2)
     assert len(accuracy_search.space(komd.EASE(), small)[0].values) == 13
+
+
+def test_the_order_of_a_file():
+    data = dated_pairs([1, 1, 1, 2, 2], [5, 6, 4, 4, 5])  # popularity 2, 1, 2 and 2, 2
+    assert accuracy.order_of(data) == {"id": pytest.approx(2 / 3), "popularity": pytest.approx(1 / 3)}
