@@ -89,8 +89,8 @@ def _summary(found: Results, readings: Results) -> str:
     ]
     own = [gap(n, label, found[n][label]) for n, label in cells if label not in RIVALS]
     return f"""**{near} of {len(cells)} cells are within {NEAR} of the paper by these rules.** {moved} more are reached
-        by a measurement named below: within {NEAR}, or {CLOSE} for the rivals, whose code was not run. {len(left)} are not
-        explained: {", ".join(left) or "none"}. Over the item-based rows the mean absolute difference is
+        by a measurement named below: within {NEAR}, or {CLOSE} for the rivals, whose code was not run. {len(left)} are
+        not explained: {", ".join(left) or "none"}. Over the item-based rows the mean absolute difference is
         {np.mean(np.abs(own)):.4f}."""
 
 
@@ -131,9 +131,9 @@ def _tested(facts: Results) -> list[str]:
         return []
     later, popular = (100 * np.mean([each[what] for each in rounds]) for what in ("later", "popular"))
     return [
-        f"The tested half is neither random nor the later one in the file: {later:.0f} % of the tested pairs are in "
-        f"the later half of their user's rows, {popular:.0f} % in the more popular half of their user's items (at random: "
-        "50 %)."
+        f"Which half is tested: {later:.0f} % of the tested pairs are in the later half of their user's rows in the "
+        f"file (the later half would have 100 %), {popular:.0f} % in the more popular half of their user's items (a "
+        "random half would have 50 % of both)."
     ]
 
 
@@ -175,7 +175,7 @@ def _polynomial_words(readings: Results) -> str:
         + f"""Assumed here: **{first}**, normalised after the power, because it is the nearest of the {len(worst)}
         readings measured. Its furthest cell is {_listed(worst[first])} from print; that of the next, {second},
         {_listed(worst[second])}. What λ multiplies hardly matters: komd divides by f(1) = (1 + c)^d − c^d, so that its
-        λ/f(1) is λ for the undivided kernel, and the two differ by at most {max(moved, default=0.0):.4f} in the cells
+        λ/f(1) is λ for the undivided kernel, and the two differ by at most {max(moved, default=0.0):.5f} in the cells
         measured."""
     )
 
@@ -219,8 +219,8 @@ def _rival_words(readings: Results) -> str:
         said
         + f"""Nearest to print, over all settings below, is {depth}: the median distance is
         {", ".join(f"{off[w]:.3f} ({'all items' if w == 'auc' else w.replace('auc@', 'first ')})" for w in kinds)}. So
-        the printed rows of WRMF and BPR cannot be compared with the others: by that measure Popularity has {crowd}. WRMF
-        with 10 factors, LibRec's default, is {factors[10]:.3f} from print on average, with the 100 that the paper
+        the printed rows of WRMF and BPR cannot be compared with the others: by that measure Popularity has {crowd}.
+        WRMF with 10 factors, LibRec's default, is {factors[10]:.3f} from print on average, with the 100 that the paper
         states {factors[100]:.3f}. This is inferred from the figures; LibRec was not run."""
     )
 

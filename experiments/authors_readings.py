@@ -114,7 +114,7 @@ def rival_table(results: dict[str, Any]) -> str:
         for label, rounds in found.get("rivals", {}).items():
             if len(rounds) < FOLDS:
                 continue
-            printed = paper.AUC.get(label[:4].rstrip(","), {}).get(name)
+            printed = paper.AUC.get(label.replace(",", " ").split()[0], {}).get(name)
             ours = [f"{mean(rounds, what):.4f}" for what in ("auc", *(f"auc@{n}" for n in DEPTHS))]
             lines.append([paper.TITLES[name], label, f"{printed.mean:.3f}" if printed else "", *ours])
     head = ["data set", "rival", "paper", "AUC, ties one half", *(f"AUC of the first {n}" for n in DEPTHS)]

@@ -55,8 +55,8 @@ def _times(found: Results) -> str:
         {claims.REPEATS} runs. With the item matrix held for both, MSDW takes {min(together):.2f} to {max(together):.2f}
         times as long to fit and rank: it has the same matrix to build and nothing to solve. The paper counts hours per
         test user on MSD and says that ECF-OMD needs more memory to keep its kernel: so its MSDW keeps no matrix, and
-        for each test user counts again whom every item of the history shares with all others. For one user at a time, MSDW
-        without a matrix takes {min(alone):.1f} to {max(alone):.1f} times as long as ECF-OMD with K held; with the
+        for each test user counts again whom every item of the history shares with all others. For one user at a time,
+        MSDW without a matrix takes {min(alone):.1f} to {max(alone):.1f} times as long as ECF-OMD with K held; with the
         matrix held {min(same):.2f} to {max(same):.2f} times. The difference is between holding the matrix and not."""
 
 

@@ -66,9 +66,9 @@ def _auc(results: dict[str, Any]) -> str:
     if not results["auc"]:
         return f"{title}\n\n{_missing('table_auc')}"
     words = f"""Users in {table_auc.FOLDS} random groups (`rng={table_auc.SEED}`); in each round those of one group with
-        at least 5 items give half of them to the test, all else trains. "Random half" draws the tested half, "given half"
-        takes the later one in the order of the file. AUC over all items not in the history, ties count one half; items
-        that nobody chose in the training part rank last. Bold: the best row, and those that the paired test of
+        at least 5 items give half of them to the test, all else trains. "Random half" draws the tested half, "given
+        half" takes the later one in the order of the file. AUC over all items not in the history, ties count one half;
+        items that nobody chose in the training part rank last. Bold: the best row, and those that the paired test of
         `komd.compare` cannot tell from it ("tied"). CF-K has the polynomial of cosines, degree 2, and the exact q."""
     parts = [f"{title}\n\n{wrapped(words)}\n{differences.summary(results['auc'])}"]
     for name in paper.DATA:
