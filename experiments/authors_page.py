@@ -199,8 +199,8 @@ def _rival_words(readings: Results) -> str:
         if setting.startswith(label)
         for what in ("auc", *(f"auc@{n}" for n in authors_readings.DEPTHS))
     }
-    said = """The paper ran WRMF and BPR with LibRec. If LibRec measured them too, by MyMediaLite's definition of AUC, the
-        figures are of the list that was asked for: test items outside it are left out, and a user without a hit counts
+    said = """The paper ran WRMF and BPR with LibRec. If LibRec measured them too, by MyMediaLite's definition of AUC,
+        the figures are of the list that was asked for: test items outside it are left out, and a user without a hit counts
         one half. """
     if not apart:
         return said
@@ -240,8 +240,8 @@ def _msdw_words(rounds: Results) -> str:
     variants = list(next(iter(rounds.values())))
     best = min(variants, key=distance)
     said = f"""None of the {len(variants)} variants below gives all five printed figures; the nearest, "{best}", is
-        {distance(best):.4f} off in its furthest cell. Tried by hand, and no nearer: repeated pairs counted twice, and the nearest
-        items chosen for each candidate."""
+        {distance(best):.4f} off in its furthest cell. Tried by hand, and no nearer: repeated pairs
+        counted twice, and the nearest items chosen for each candidate."""
     same = [
         paper.AUC[f"MSDW α={a}"]["filmtrust"].mean == paper.AUC[f"CF-K polynomial c={c}"]["filmtrust"].mean
         for a, c in (("0", ".5"), (".25", "1"), (".5", "2"))
