@@ -64,7 +64,7 @@ def fold_of(train: Pairs, test: Pairs) -> Fold:
     return Fold(komd.read(train), komd.read(test[known]), order, lost, int((~known).sum()), repeated)
 
 
-def tested_half(k: int) -> dict[str, float]:
+def half_tested(k: int) -> dict[str, float]:
     """Which half of MovieLens 1M was tested: 1/2 each if drawn at random; "later" is 1 if it is the later in the file.
 
     `later` is the share of tested pairs in the later half of their user's rows, `popular` the share in the more popular

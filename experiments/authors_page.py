@@ -200,8 +200,8 @@ def _rival_words(readings: Results) -> str:
         for what in ("auc", *(f"auc@{n}" for n in authors_readings.DEPTHS))
     }
     said = """The paper ran WRMF and BPR with LibRec. If LibRec measured them too, by MyMediaLite's definition of AUC,
-        the figures are of the list that was asked for: test items outside it are left out, and a user without a hit counts
-        one half. """
+        the figures are of the list that was asked for: test items outside it are left out, and a user without a hit
+        counts one half. """
     if not apart:
         return said
     kinds = ("auc", *(f"auc@{n}" for n in authors_readings.DEPTHS))

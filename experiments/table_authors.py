@@ -15,7 +15,7 @@ import numpy as np
 import komd
 from benchmarks.markdown import markdown
 from experiments import paper
-from experiments.authors_folds import DATA, FOLDS, RULES, Fold, cut_area, folds, measured, tested_half
+from experiments.authors_folds import DATA, FOLDS, RULES, Fold, cut_area, folds, measured, half_tested
 from experiments.count_polynomial import CountPolynomial
 from experiments.places import keep, kept
 from experiments.uniform_bpr import UniformBPR
@@ -60,7 +60,7 @@ def run(names: tuple[str, ...] = DATA) -> dict[str, Any]:
             rows = results.setdefault(name, {}).setdefault("rows", {})
             facts = {"cold": fold.cold, "repeated": fold.repeated, "lost": sum(fold.lost.values())}
             facts |= {"users": fold.test.shape[0], "pairs": fold.test.pairs, "least": least_ratings(fold)}
-            results[name].setdefault("folds", {})[str(k)] = facts | (tested_half(k) if name == "ml-1m" else {})
+            results[name].setdefault("folds", {})[str(k)] = facts | (half_tested(k) if name == "ml-1m" else {})
             for label, make in ROWS.items():
                 if str(k) in rows.setdefault(label, {}):
                     continue

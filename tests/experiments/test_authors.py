@@ -170,7 +170,7 @@ def test_movielens_is_all_that_is_not_tested(generated):
         assert len(pairs[0]) + len(pairs[1]) == 60 * 8 or pairs[0].isdisjoint(pairs[1])
         assert pairs[1].isdisjoint(tested)
         tested |= pairs[1]
-    half = authors_folds.tested_half(0)
+    half = authors_folds.half_tested(0)
     assert set(half) == {"later", "popular"} and all(0 < share < 1 for share in half.values())
 
 
