@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -61,12 +62,12 @@ def times(fold: Fold) -> dict[str, float]:
     found: dict[str, float] = {}
     for label, make in (("MSDW", komd.MSDW), ("ECF-OMD", komd.ECFOMD)):
         model = make()
-        found[f"{label} fit"] = _median(lambda model=model: model.fit(fold.train, threads=1))
-        ranked = _median(lambda model=model: komd.evaluate(model, fold.test, metrics=["auc"], threads=1))
+        found[f"{label} fit"] = _median(partial(model.fit, fold.train, threads=1))
+        ranked = _median(partial(komd.evaluate, model, fold.test, metrics=["auc"], threads=1))
         found[f"{label} rank"] = ranked
         for storage in (None, "streamed"):
             each = make(storage=storage).fit(fold.train, threads=1)
-            alone = [_median(lambda each=each, user=user: each.recommend(user, threads=1), 1) for user in users]
+            alone = [_median(partial(each.recommend, user, threads=1), 1) for user in users]
             found[f"{label} alone {storage or 'held'}"] = float(np.median(alone))
     return found
 

@@ -15,7 +15,7 @@ import numpy as np
 import komd
 from benchmarks.markdown import markdown
 from experiments import paper
-from experiments.authors_folds import DATA, FOLDS, RULES, Fold, cut_area, folds, measured, half_tested
+from experiments.authors_folds import DATA, FOLDS, RULES, Fold, cut_area, folds, half_tested, measured
 from experiments.count_polynomial import CountPolynomial
 from experiments.places import keep, kept
 from experiments.uniform_bpr import UniformBPR
@@ -23,8 +23,8 @@ from experiments.uniform_bpr import UniformBPR
 NEAR = 0.0015
 CUT = 10  # items of a list that the rivals' AUC is thought to be of
 RIVALS = ("WRMF", "BPR")
-PAPERS_WRMF = {"factors": 100, "iterations": 30, "regularization": 0.001, "alpha": 1}
-PAPERS_STEPS = {"iterations": 30, "learning_rate": 0.001, "regularization": 0.001}
+PAPERS_WRMF: dict[str, Any] = {"factors": 100, "iterations": 30, "regularization": 0.001, "alpha": 1}
+PAPERS_STEPS: dict[str, Any] = {"iterations": 30, "learning_rate": 0.001, "regularization": 0.001}
 Maker = Callable[[], Any]
 
 
@@ -90,7 +90,7 @@ def least_ratings(fold: Fold) -> int:
     """The fewest ratings, trained and tested, of a test user."""
     trained = dict(zip(fold.train.users.values.to_pylist(), fold.train.activity.tolist(), strict=True))
     tested = zip(fold.test.users.values.to_pylist(), fold.test.activity.tolist(), strict=True)
-    return min(trained.get(user, 0) + t for user, t in tested)
+    return min(int(trained.get(user, 0) + t) for user, t in tested)
 
 
 def mean(rounds: dict[str, dict[str, float]], what: str) -> float:
