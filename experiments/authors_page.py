@@ -43,7 +43,8 @@ def _rules(found: Results) -> str:
     return f"""The five folds of the paper's authors are public. Here they are measured by the authors' rules: of equal
         scores the item wins that appears first in the training file; the items are those of the training file ({cold}
         tested pairs are with others); a pair that the data repeats may be in both files, and then it is tested and
-        lost, since the user knows the item (pairs a fold: {lost}). {_inferred(found)}Test users have as few as {least} ratings, where the
+        lost, since the user knows the item (pairs a fold: {lost}).
+        {_inferred(found)} Test users have as few as {least} ratings, where the
         paper says 5. CF-K uses the mean q. "Difference" is by these rules; bold where it is more than {NEAR}. Next to
         it, the same scores with ties counted one half (komd's default) and as wrong (the printed formula)."""
 
