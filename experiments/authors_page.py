@@ -60,7 +60,7 @@ def _inferred(found: Results) -> str:
         for rule in ("first", "dropped")
     }
     return (
-        f"The last rule is inferred from figures: with it {near['first']} of the {len(cells)} cells of MSDW and ECF-OMD "
+        f"The last rule is inferred: with it {near['first']} of the {len(cells)} cells of MSDW and ECF-OMD "
         f"on Ciao are within {NEAR} of print, with such pairs left out {near['dropped']}. "
     )
 
