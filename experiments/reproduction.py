@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from benchmarks.markdown import markdown
+from benchmarks.markdown import markdown, wrapped
 from experiments import (
+    authors_page,
+    claims_page,
     differences,
     figure_longtails,
     paper,
@@ -14,17 +16,23 @@ from experiments import (
     table_datasets,
     table_density,
     table_msd,
-    tie_rules,
 )
 from experiments.places import RESULTS, kept
 
-PARTS = ("datasets", "density", "longtails", "auc", "tuning", "ties", "msd")
+PARTS = ("datasets", "density", "longtails", "auc", "tuning", "authors", "readings", "claims", "msd")
 
 
 def page(results: dict[str, dict[str, Any]], machine: str) -> str:
     """The page; a part without results says how to get them."""
-    sections = [_head(machine), _summary(results), _datasets(results), _auc(results), _ties(results), _times(results)]
-    return "\n".join([*sections, _density(results), _longtails(results), _msd(results)])
+    sections = [
+        _head(machine),
+        authors_page.section(results),
+        _auc(results),
+        claims_page.section(results["claims"]),
+    ]
+    return "\n".join(
+        [*sections, _times(results), _datasets(results), _density(results), _longtails(results), _msd(results)]
+    )
 
 
 def _head(machine: str) -> str:
@@ -34,21 +42,13 @@ Written by `python -m experiments` (or `make experiments`); every figure comes f
 differences are generated from the figures. [experiments/README.md](../../experiments/README.md) maps each table and
 figure to its command. `±` is the standard deviation over the rounds, in ours and in the paper's.
 
-Protocol, unless a table says otherwise: users in {table_auc.FOLDS} random groups (`rng={table_auc.SEED}`); in each
-round those of one group with at least 5 items give half of them to the test, all else trains. "Random half" draws
-the tested half, "given half" takes the later one in the order of the file. AUC over all items not in the history,
-**ties count one half**. Difference = ours − paper, positive where ours is better. Bold: the best row,
-and those that the paired test of `komd.compare` cannot tell from it ("tied"). Machine: {machine}.
+First the authors' own folds, measured by their rules; then the protocol as the paper prints it. Difference = ours −
+paper, positive where ours is better. Machine: {machine}.
 """
 
 
 def _missing(command: str) -> str:
     return f"Not measured yet: `python -m experiments.{command}`.\n"
-
-
-def _summary(results: dict[str, Any]) -> str:
-    words = differences.summary(results["auc"]) if results["auc"] else _missing("table_auc")
-    return f"## In short\n\n{words}"
 
 
 def _datasets(results: dict[str, Any]) -> str:
@@ -62,50 +62,72 @@ copy, MSD a corner; MovieLens 1M comes without timestamps.
 
 
 def _auc(results: dict[str, Any]) -> str:
+    title = "## The protocol as printed"
     if not results["auc"]:
-        return f"## AUC\n\n{_missing('table_auc')}"
-    parts = [
-        "## AUC\n\n"
-        "The paper's rows with the paper's settings; WRMF and BPR lightly tuned against the same printed figure (a\n"
-        "small grid, chosen on an inner split of the first training part, never on tested pairs: below); and methods\n"
-        "of today for context.\n"
-    ]
+        return f"{title}\n\n{_missing('table_auc')}"
+    words = f"""Users in {table_auc.FOLDS} random groups (`rng={table_auc.SEED}`); in each round those of one group with
+        at least 5 items give half of them to the test, all else trains. "Random half" draws the tested half, "given
+        half" takes the later one in the order of the file. AUC over all items not in the history, ties count one half;
+        items that nobody chose in the training part rank last. Bold: the best row, and those that the paired test of
+        `komd.compare` cannot tell from it ("tied"). CF-K has the polynomial of cosines, degree 2, and the exact q."""
+    parts = [f"{title}\n\n{wrapped(words)}\n{differences.summary(results['auc'])}"]
     for name in paper.DATA:
         title = paper.TITLES[name] + (" (half of it)" if name == "netflix" else "")
         if name not in results["auc"]:
             parts.append(f"### {title}\n\n{_missing('table_auc')}")
             continue
         halves = results["auc"][name]
-        parts.append(f"### {title}\n\n{table_auc.table(name, halves)}\n{differences.about(name, results)}{_left(name)}")
+        parts.append(
+            f"### {title}\n\n{table_auc.table(name, halves)}\n{differences.about(name, results)}{_left(name, halves)}"
+        )
     parts.append(_settings(results))
     return "\n".join(parts)
 
 
-def _left(name: str) -> str:
-    left = [label for data, label in sorted(table_auc.LEFT_OUT) if data == name]
-    return f"- Not run here, for it would take minutes a round: {', '.join(left)}.\n" if left else ""
+def _left(name: str, halves: dict[str, Any]) -> str:
+    rows = halves.get("random", {})
+    wanted = [
+        *table_auc.ROWS,
+        *table_auc.CONTEXT,
+        *table_auc.SLOW,
+        *(f"{rival}, tuned" for rival in differences.RIVALS),
+    ]
+    left = [label for label in wanted if label not in rows]
+    if not left:
+        return ""
+    return (
+        f"- Not run: {', '.join(left)} (minutes a round; `python -m experiments --only rivals` runs all but those in "
+        "`table_auc.LEFT_OUT`).\n"
+    )
 
 
 def _settings(results: dict[str, Any]) -> str:
-    rows = [
-        [paper.TITLES[name], f"`{text}`" + (" **chosen**" if score == max(scores.values()) else ""), f"{score:.4f}"]
-        for name, rivals in results["tuning"].items()
-        for scores in rivals.values()
-        for text, score in scores.items()
-    ]
-    grid = markdown(["data set", "setting", "AUC on the inner test"], rows) if rows else _missing("table_auc")
     texts = "\n".join(
-        f"- {label}: `{text}`" for label, text in (table_auc.ROWS | table_auc.CONTEXT | table_auc.RANDOM_ONLY).items()
+        f"- {label}: `{text}`" for label, text in (table_auc.ROWS | table_auc.CONTEXT | table_auc.SLOW).items()
     )
     return f"""### Settings
 
 {texts}
 
-WRMF and BPR are [implicit](https://github.com/benfred/implicit)'s; the paper used LibRec's. LibRec's BPR takes 100
-steps a user in each iteration and draws the other item evenly; implicit's takes as many steps as there are pairs
-and draws it by popularity. With a learning rate of 0.001 and 30 iterations that is far from converged on sparse
-data, hence the tuned rows. The paper does not give BPR's number of factors: 10 is what LibRec ships with. WRMF's
-learning rate has no meaning for alternating least squares.{_edges(results["tuning"])}
+WRMF and BPR are [implicit](https://github.com/benfred/implicit)'s. LibRec's BPR takes 100 steps a user in each
+iteration and draws the other item evenly; implicit's takes as many steps as there are pairs and draws it by
+popularity. The paper does not give BPR's number of factors: 10 is what LibRec ships with. WRMF's learning rate has no
+meaning for alternating least squares.{_edges(results["tuning"])}
+{_grid(results["tuning"])}"""
+
+
+def _grid(tuned: dict[str, Any]) -> str:
+    rows = [
+        [paper.TITLES[name], f"`{text}`" + (" **chosen**" if score == max(scores.values()) else ""), f"{score:.4f}"]
+        for name, rivals in tuned.items()
+        for scores in rivals.values()
+        for text, score in scores.items()
+    ]
+    if not rows:
+        return ""
+    grid = markdown(["data set", "setting", "AUC on the inner test"], rows)
+    return f"""
+The tuned rows come from a small grid, chosen on an inner split of the first training part, never on tested pairs.
 
 <details><summary>What tuning tried</summary>
 
@@ -128,20 +150,6 @@ def _edges(tuned: dict[str, Any]) -> str:
     if not edge:
         return ""
     return f"\n\nThe strongest regularization tried was the best for {', '.join(edge)}: a wider grid might do better."
-
-
-def _ties(results: dict[str, Any]) -> str:
-    parts = [
-        "## Readings of the AUC on sparse data\n\n"
-        "The printed formula counts equal scores as wrong. Code that sorts by score decides ties by whatever order\n"
-        'the items had: "by item number" ranks the higher number first. "Known items only" leaves items that nobody\n'
-        "chose in training out of both the test and the candidates.\n"
-    ]
-    for name, halves in results["ties"].items():
-        for half, rounds in halves.items():
-            told = "" if len(rounds) == table_auc.FOLDS else f" ({len(rounds)} of {table_auc.FOLDS} rounds)"
-            parts.append(f"{paper.TITLES[name]}, {half} half{told}:\n\n{tie_rules.table(name, rounds)}")
-    return "\n".join(parts if results["ties"] else [*parts, _missing("tie_rules")])
 
 
 def _times(results: dict[str, Any]) -> str:

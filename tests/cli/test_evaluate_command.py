@@ -50,6 +50,19 @@ def test_several_models_are_a_list(plays, tmp_path, komd_json, komd_out):
     assert "Popularity()" in text and f"{found[1]['metrics']['auc']['mean']:.4f}" in text
 
 
+def test_ties_by_appearance(plays, tmp_path, komd_json, komd_out, komd_fails):
+    a, b = cut(plays, tmp_path, "plays.csv")
+    words = ("--model", "MSDW", "--metrics", "auc", "--ties", "appearance")
+    found = komd_json("evaluate", "--train", a, "--test", b, *words)
+    train, test = komd.align(komd.read(a), komd.read(b))
+    expected = komd.evaluate(komd.MSDW().fit(train), test, metrics="auc", ties=train.items_by_appearance)
+    assert (found["ties"], found["metrics"]["auc"]["mean"]) == ("appearance", expected["auc"].mean)
+    assert komd_json("evaluate", a, "--folds", 2, *words)["ties"] == "appearance"
+    komd_out("fit", a, "-o", tmp_path / "m.komd")
+    failed = komd_fails("evaluate", "--test", b, "--model", tmp_path / "m.komd", "--ties", "appearance")
+    assert "--ties appearance needs --train" in failed
+
+
 def test_strangers_new_items_and_repeats(tmp_path, komd_process):
     """Test users without history are served by popularity; items are those of both; known pairs are left out."""
     rows = [f"u{k},i{(k * j) % 7}" for k in range(12) for j in range(1, 5)]

@@ -32,6 +32,8 @@ def test_what_it_holds(data):
     assert data.activity.tolist() == [1, 2, 1]
     assert data.popularity.tolist() == [1, 1, 2]
     assert data.history("bo") == ["z", "x"]  # in the order of the data
+    assert data.items_by_appearance.to_pylist() == ["y", "z", "x"]  # ana is the first user
+    assert data.keep(data.rows == 1).items_by_appearance.to_pylist() == ["z", "x"]  # nobody has y
     assert data.indices.tolist() == [1, 2, 0, 2]
     assert data.rows.tolist() == [0, 1, 1, 2]
     assert (data.indptr.dtype, data.indices.dtype, data.activity.dtype) == (np.int64, np.int32, np.int64)
