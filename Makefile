@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.komd-installed
 
-.PHONY: demo test test-portable check bench bench-msd bench-scale bench-filter bench-spark experiments screenshots format clean
+.PHONY: demo test test-portable check bench bench-msd bench-scale bench-filter bench-spark experiments accuracy screenshots format clean
 
 demo: $(STAMP)  ## generate a catalogue, fit, compare, recommend, explain
 	$(BIN)/komd demo
@@ -40,6 +40,9 @@ bench-spark: $(STAMP)  ## komd on Spark beside Spark's ALS; needs Java; writes d
 
 experiments: $(STAMP)  ## the paper's tables and figures, resumable; writes docs/results/reproduction.md
 	$(BIN)/python -m experiments
+
+accuracy: $(STAMP)  ## every model tuned, compared on eight data sets: hours, resumable; writes docs/results/accuracy.md
+	$(BIN)/python -m experiments.accuracy
 
 screenshots: $(STAMP)  ## the page of komd serve, taken in Chromium; writes docs/guide/serve.png
 	$(BIN)/python docs/screenshots.py

@@ -90,14 +90,7 @@ def pairs_won(row: np.ndarray, tested: np.ndarray, tie: float) -> float:
     if size > _FEW:
         for j in range(found):
             x = near[j]
-            low = 0
-            high = size
-            while low < high:  # tested[:low] < x
-                middle = (low + high) >> 1
-                if tested[middle] < x:
-                    low = middle + 1
-                else:
-                    high = middle
+            low = _how_many_below(tested, x)
             end = low
             while end < size and tested[end] == x:
                 end += 1
@@ -114,6 +107,20 @@ def pairs_won(row: np.ndarray, tested: np.ndarray, tie: float) -> float:
 
 
 @inner
+def _how_many_below(tested: np.ndarray, x: float) -> int:
+    """How many of these ascending scores are below x."""
+    low = 0
+    high = tested.shape[0]
+    while low < high:
+        middle = (low + high) >> 1
+        if tested[middle] < x:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inner
 def ties_won(row: np.ndarray, tested: np.ndarray, tested_places: np.ndarray, rule: TieRule) -> float:
     """What the pairs of equal scores count, where the places of items decide: added to `pairs_won` with a tie of 0.
 
@@ -126,14 +133,7 @@ def ties_won(row: np.ndarray, tested: np.ndarray, tested_places: np.ndarray, rul
         x = row[j]
         if size == 0 or x < tested[0] or x > tested[size - 1]:
             continue
-        low = 0
-        high = size
-        while low < high:  # tested[:low] < x
-            middle = (low + high) >> 1
-            if tested[middle] < x:
-                low = middle + 1
-            else:
-                high = middle
+        low = _how_many_below(tested, x)
         while low < size and tested[low] == x:
             if tested_places[low] < rule.places[j]:
                 won += 1.0
