@@ -15,6 +15,7 @@ from experiments.accuracy_search import COMPARED, chosen
 from experiments.accuracy_words import CHOICES, HEAD, REASONS
 from experiments.places import RESULTS, short
 from komd.evaluation.bootstrap import paired_interval
+from komd.tuning.search_space import INACTIVE
 
 OURS = "CFKOMD"
 RESAMPLES = 2000
@@ -245,7 +246,9 @@ def _edges(found: list[Results]) -> str:
                 text = chosen(search["trials"], metric)
                 record = next((record for record in search["trials"] if record["text"] == text), {"params": {}})
                 for name, value in record["params"].items():
-                    values = search["ranges"][name]
+                    values, (other, off) = search["ranges"][name], INACTIVE.get(name, ("", None))
+                    if record["params"].get(other) == str(off):  # without effect
+                        continue
                     if len(values) > 2 and value in (values[0], values[-1]) and value not in NATURAL.get(name, ()):
                         at.setdefault(f"{name} = {value}", []).append(each.name)
         rows += [[model, name, str(len(where)), ", ".join(dict.fromkeys(where))] for name, where in at.items()]

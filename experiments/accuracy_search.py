@@ -52,7 +52,13 @@ def search(
     parameters = space(base, train)
     kept = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     ranges = {parameter.name: [str(value) for value in parameter.values] for parameter in parameters}
-    done: list[Record] = kept.get("trials", []) if kept.get("ranges") == ranges else []
+    # Of an earlier run, the trials that are still in these ranges.
+    done: list[Record] = [
+        record
+        for record in kept.get("trials", [])
+        if record["params"].keys() == ranges.keys()
+        and all(value in ranges[name] for name, value in record["params"].items())
+    ]
     fold = InnerFold(train, test, COMPARED[0], room=CACHE)
     while len(done) < trials:
         metric = COMPARED[len(done) % len(COMPARED)]

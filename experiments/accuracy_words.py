@@ -23,7 +23,8 @@ which the command checks before it searches. (Their tested pairs are among the p
 in any cross-validation.) With the cut in time, the training part is cut again in time to choose, and the test is seen
 once. Every model gets {TRIALS} trials, or its whole grid where that is smaller, proposed by Optuna's estimator in turn
 for nDCG@100 and for AUC, all measured by both. CF-KOMD's search begins with seven settings (its defaults and six in
-`tuning/optuna_search.py`), a rival's with its defaults; all are part of the {TRIALS}. Searches are seeded: the command
+`tuning/optuna_search.py`), a rival's with its defaults; all are part of the {TRIALS}. CF-KOMD has eight parameters to
+search, rivals have one to four: with as many trials its search is the least thorough. Searches are seeded: the command
 makes the same trials again.
 
 **How they are compared.** The difference to CF-KOMD over the same test users, with a 95 % interval by paired bootstrap

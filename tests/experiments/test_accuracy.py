@@ -76,6 +76,20 @@ def test_nothing_is_done_twice_and_more_trials_continue(elsewhere, monkeypatch):
     assert [t["text"] for t in json.loads(file.read_text())["trials"]] == [t["text"] for t in after]
 
 
+def test_trials_of_narrower_ranges_are_kept(elsewhere, monkeypatch):
+    data = accuracy.load("filmtrust")
+    train, test = accuracy.parts(data, "random").choosing
+    file = elsewhere / "EASE.json"
+    few = accuracy_search.search("EASE", train, test, file, trials=3)
+    record = json.loads(file.read_text())
+    record["ranges"]["regularization"] = record["ranges"]["regularization"][:5]
+    record["trials"][0]["params"]["regularization"] = "7.0"  # no longer a value that is searched
+    file.write_text(json.dumps(record))
+    more = accuracy_search.search("EASE", train, test, file, trials=4)
+    assert [trial["text"] for trial in more[:2]] == [trial["text"] for trial in few[1:]]
+    assert len(more) == 4 and len(json.loads(file.read_text())["ranges"]["regularization"]) == 19
+
+
 def test_a_planted_leak_is_refused():
     """A pair that is reported must not be measured in choosing; as the protocols cut the data, none is."""
     data = komd.generate(users=100, items=40, activity=10, rng=2)
@@ -124,7 +138,7 @@ def test_spaces():
             for data in (small, large)
         ]
     assert max(values[0]) == 300 and values[1] == (1, 2)
-    assert len(accuracy_search.space(komd.EASE(), small)[0].values) == 13
+    assert len(accuracy_search.space(komd.EASE(), small)[0].values) == 19
 
 
 def test_the_order_of_a_file():

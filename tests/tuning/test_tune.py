@@ -130,7 +130,7 @@ def test_settings_that_fail_are_counted(data, monkeypatch):
         return 1 / model.regularization
 
     plant(monkeypatch, value)
-    found = komd.tune("EASE", data, trials=25, rounds=1)
+    found = komd.tune("EASE", data, trials=40, rounds=1)
     assert found.counts()["failed"] == sum(v > 100 for v in SPACES["EASE"][0].values)
     assert found.text == "EASE(regularization=1.0)"
     plant(monkeypatch, lambda model: (_ for _ in ()).throw(komd.SolverError("never")))

@@ -81,7 +81,7 @@ SPACES: dict[str, tuple[SearchParameter, ...]] = {
         SearchParameter("locality", (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0)),
     ),
     "RP3Beta": (SearchParameter("alpha", _steps(0, 2, 21)), SearchParameter("beta", _steps(0, 1, 21))),
-    "EASE": (SearchParameter("regularization", _factors(1, 1e4, 25)),),
+    "EASE": (SearchParameter("regularization", _factors(1, 1e6, 37)),),
     "SLIM": (SearchParameter("l1", (0.0, *_factors(0.03, 30, 10))), SearchParameter("l2", _factors(1, 1e4, 13))),
     "WRMF": (
         SearchParameter("factors", (8, 16, 32, 64, 128)),
