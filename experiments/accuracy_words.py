@@ -40,7 +40,7 @@ REASONS = {
     "items it shares users with",
     "EASE": "weights may be negative, so that an item can speak against another; those of CF-KOMD cannot",
     "SLIM": "each candidate has a regression of its own, which a kernel has not",
-    "BPR": "it is trained on the order of pairs, which is what AUC counts",
+    "BPR": "it learns a vector for each user, and is trained on the order of pairs",
 }
 """What a rival has that CF-KOMD has not, given where the rival is ahead: conjectures, not measurements."""
 

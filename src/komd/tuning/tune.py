@@ -85,7 +85,7 @@ def tune(
     >>> data = komd.generate(users=200, items=60, activity=12, rng=0)
     >>> found = komd.tune("EASE", data, metric="ndcg@10", trials=4, rounds=1)
     >>> found.model.fit(data)
-    EASE(regularization=...)
+    EASE(...)
     """
     base = model_from_text(model) if isinstance(model, str) else model.clone()
     parameters = free_parameters(base)
