@@ -96,6 +96,26 @@ result_files._write_csv = slow
     assert list(out.iterdir()) == []
 
 
+def test_in_a_callback_of_a_library(plays, tmp_path):
+    """ctypes can only print what is raised there: the interrupt is not shown, and the command ends all the same."""
+    ready = tmp_path / "ready"
+    patch = f"""
+import ctypes
+import komd
+@ctypes.CFUNCTYPE(ctypes.c_int)
+def callback():
+    open({str(ready)!r}, "w").close()
+    time.sleep(100)
+    return 0
+def slow(*_, **__):
+    while True:
+        callback()
+komd.load = slow
+"""
+    code, errors = interrupted(patched(["recommend", plays / "plays.komd"], patch), ready, folder=tmp_path)
+    assert (code, errors) == (130, "komd: stopped\n")
+
+
 def test_an_error_that_a_library_made_of_it(plays, tmp_path):
     ready = tmp_path / "ready"
     patch = f"""

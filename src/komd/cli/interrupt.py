@@ -39,6 +39,7 @@ def watch() -> None:
     _wakeup.setblocking(False)
     signal.set_wakeup_fd(_wakeup.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, _interrupt)
+    sys.unraisablehook = _unraisable
     threading.Thread(target=_listen, args=(listening,), name="interrupt", daemon=True).start()
 
 
@@ -92,6 +93,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     if not _heard.is_set():  # a second Ctrl-C must not interrupt the unwinding
         _heard.set()
         raise KeyboardInterrupt
+
+
+def _unraisable(event: sys.UnraisableHookArgs) -> None:
+    """Errors that Python can only print. An interrupt in a library's callback is one: the thread ends the process."""
+    if not (_heard.is_set() and issubclass(event.exc_type, KeyboardInterrupt)):
+        sys.__unraisablehook__(event)
 
 
 def _listen(listening: socket.socket) -> None:
