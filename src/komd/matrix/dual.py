@@ -128,10 +128,13 @@ class DualMatrix(ItemMatrix):
     def target_scores(
         self, found: Gathered, users: WeightedUsers, targets: Rows, S: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        scores = np.empty((len(users.offsets), self.items))
-        self.score(users, S, scores)
-        owner = np.repeat(np.arange(len(scores)), np.diff(targets.indptr))
-        out: NDArray[np.float64] = scores[owner, targets.indices]
+        out, line = np.empty(len(targets.indices)), np.empty((1, self.items))
+        for u, offset in enumerate(users.offsets):
+            a, b = users.indptr[u : u + 2]
+            one = WeightedUsers(np.array([0, b - a]), users.indices[a:b], users.weights[a:b], np.array([offset]))
+            self.score(one, S, line)
+            wanted = slice(*targets.indptr[u : u + 2])
+            out[wanted] = line[0, targets.indices[wanted]]
         return out
 
     def scaled(self, factors: NDArray[np.float64], threads: int | None = None) -> DualMatrix:
