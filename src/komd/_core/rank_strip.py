@@ -17,9 +17,13 @@ __all__ = ["ItemTerms", "Lists", "Masked", "TargetPairs", "rank_strip"]
 
 
 class ItemTerms(NamedTuple):
-    """Of the items of a strip: S, and the popularity by which users without history are scored."""
+    """Of the items of a strip: S, what scores are multiplied by, and the popularity that users without history get.
+
+    Empty `factors` are ones.
+    """
 
     S: NDArray[np.float64]
+    factors: NDArray[np.float64]
     popularity: NDArray[np.float64]
 
 
@@ -86,6 +90,8 @@ def rank_strip(
             if correction.shape[0] > 0:
                 for j in range(correction.shape[1]):
                     row[j] -= correction[u, j]
+            for j in range(terms.factors.shape[0]):
+                row[j] *= terms.factors[j]
         if known.exclude:
             mask_strip(known.indptr[u + 1], known.indices, first, known.cursor[u : u + 1], row)
         if best.items.shape[1] > 0:

@@ -3,9 +3,10 @@
 Whatever the method, a user is a short list of weights w on the items of their own history, plus one scalar b on one
 global vector S of the items:
 
-    score(u, j) = Σ_{i ∈ I_u} w_i M(i, j) − b S_j
+    score(u, j) = t_j Σ_{i ∈ I_u} w_i M(i, j) − b S_j
 
-A method says what M and S are when it learns, and what w and b are for a history. Everything else is here.
+A method says what M, S and t (by default 1) are when it learns, and what w and b are for a history. Everything else is
+here.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from functools import partial
 from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from komd._core.groups import OwnEntries, WeightedUsers
@@ -46,10 +48,13 @@ class ItemBased(Recommender):
         M, after `fit`.
     S
         The global vector, after `fit`.
+    target_factors
+        t, after `fit`; None for ones.
     """
 
     matrix: ItemMatrix
     S: NDArray[np.float64]
+    target_factors: NDArray[np.float64] | None = None
     needs_own_entries: ClassVar[bool] = False
     """Whether the weights of a user take M between the user's own items."""
 
@@ -62,6 +67,10 @@ class ItemBased(Recommender):
     ) -> NDArray[np.float64]:
         """S for this M: zeros. `block_sums` is as in `ItemMatrix.sums`."""
         return np.zeros(len(catalogue.order))
+
+    def _build_target_factors(self, catalogue: Catalogue) -> NDArray[np.float64] | None:
+        """t for this catalogue: ones."""
+        return None
 
     @abstractmethod
     def weigh(
@@ -80,12 +89,24 @@ class ItemBased(Recommender):
         matrix = self._build_matrix(catalogue, threads, memory)
         block_sums = None if sums_elsewhere is None else partial(sums_elsewhere, matrix)
         # Both at once: a fit that is interrupted leaves what was learned before.
-        self.matrix, self.S = matrix, self._build_sums(matrix, catalogue, threads, block_sums)
+        S, factors = self._build_sums(matrix, catalogue, threads, block_sums), self._build_target_factors(catalogue)
+        self.matrix, self.S, self.target_factors = matrix, S, factors
 
     def learned(self, catalogue: Catalogue, matrix: ItemMatrix, S: NDArray[np.float64]) -> Self:
         """This model with what was learned elsewhere."""
         self.matrix, self.S, self._catalogue = matrix, S, catalogue
+        self.target_factors = self._build_target_factors(catalogue)
         return self
+
+    def loaded(self, arrays: Arrays, ids: dict[str, pa.Array]) -> Self:
+        super().loaded(arrays, ids)
+        self.target_factors = self._build_target_factors(self.catalogue)
+        return self
+
+    @property
+    def scored_S(self) -> NDArray[np.float64]:
+        """S_j / t_j: with it M gives Σ_i w_i M(i, j) − b S_j / t_j, which times t_j is the score."""
+        return self.S if self.target_factors is None else self.S / self.target_factors
 
     def _score(self, histories: Histories, scores: NDArray[np.float64]) -> None:
         self._score_by(self._ready(histories), histories, scores)
@@ -98,12 +119,16 @@ class ItemBased(Recommender):
 
     def _score_by(self, matrix: ItemMatrix, histories: Histories, scores: NDArray[np.float64]) -> None:
         weights = self.weigh(histories, matrix.own_entries(histories.rows))
-        matrix.score(WeightedUsers(*histories.rows, *weights), self.S, scores)
+        matrix.score(WeightedUsers(*histories.rows, *weights), self.scored_S, scores)
+        if self.target_factors is not None:
+            scores *= self.target_factors
 
     def _explain(self, history: Histories, items: NDArray[np.int32]) -> Contributions:
         ready = self._ready(history)
         weights, offsets = self.weigh(history, ready.own_entries(history.rows))
         similarities, parts = ready.contributions(history.rows, weights, items)
+        if self.target_factors is not None:
+            parts *= self.target_factors[items]
         return Contributions(weights, similarities, parts, -offsets[0] * self.S[items])
 
     def similarities_to(self, item: int) -> NDArray[np.float32]:

@@ -107,7 +107,9 @@ class _Group:
         self.users = WeightedUsers(*rows.rows, *model.weigh(rows, found.own, self.threads))
         self.target_scores = np.zeros(0)
         if targets is not None:
-            self.target_scores = model.matrix.target_scores(found, self.users, targets.rows, model.S)
+            self.target_scores = model.matrix.target_scores(found, self.users, targets.rows, model.scored_S)
+            if model.target_factors is not None:
+                self.target_scores *= model.target_factors[targets.indices]
             without = np.repeat(rows.lengths == 0, targets.lengths)
             self.target_scores[without] = model.catalogue.popularity[targets.indices[without]]
 
@@ -115,6 +117,10 @@ class _Group:
     def _known(self) -> Histories:
         """The items that are masked."""
         return self.histories.known_items
+
+    @cached_property
+    def _scored_S(self) -> NDArray[np.float64]:
+        return self.model.scored_S
 
     def ranked(self, room: int, advance: Callable[[float], None]) -> RankedBlock:
         """The second pass."""
@@ -163,11 +169,15 @@ class _Group:
         request, catalogue, known = self.request, self.model.catalogue, self._known
         targets = self.targets or Histories(np.zeros(0, np.int64), np.zeros(0, np.int32))
         low, high = np.searchsorted(request.candidates, [first, last])
-        users = self.users
+        users, factors = self.users, self.model.target_factors
         rank_strip(
             strip.arrays,
             first,
-            ItemTerms(self.model.S[first:last], catalogue.popularity[first:last]),
+            ItemTerms(
+                self._scored_S[first:last],
+                np.zeros(0) if factors is None else factors[first:last],
+                catalogue.popularity[first:last],
+            ),
             WeightedUsers(users.indptr[a : b + 1], users.indices, users.weights, users.offsets[a:b]),
             strip.correction(a, b),
             Masked(known.indptr[a : b + 1], known.indices, seen[a:b], request.exclude_seen),

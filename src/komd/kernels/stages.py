@@ -16,7 +16,9 @@ __all__ = ["Stages"]
 
 @dataclass(frozen=True)
 class Stages:
-    """Users weighted, a kernel of the counts, items scaled by popularity, a filter, and a prior: in this order.
+    """Users weighted, a kernel of the counts, items scaled, a filter, a prior, and targets scaled: in this order.
+
+    The last one is not part of K, which is symmetric: it multiplies what K says for an item that is asked for.
 
     Attributes
     ----------
@@ -30,8 +32,12 @@ class Stages:
         μ: K becomes K (K + μI)⁻¹; None for no filter.
     rank
         How many eigenvectors the filter is made of; None for the exact filter where it fits the memory.
+    head
+        a: each of these eigenvectors counts a · t more, t being the least of their eigenvalues.
     prior, prior_power
         c and δ: K becomes K + c p p', p_i = d_i^δ.
+    target
+        τ: what a history says for item j is multiplied by d_j^τ.
     """
 
     kernel: Kernel
@@ -39,16 +45,32 @@ class Stages:
     popularity: float = 0.0
     ridge: float | None = None
     rank: int | None = None
+    head: float = 0.0
     prior: float = 0.0
     prior_power: float = 0.5
+    target: float = 0.0
+
+    @property
+    def filtered(self) -> bool:
+        """Whether there is a filter."""
+        return self.ridge is not None or self.head > 0
+
+    @property
+    def low_rank(self) -> bool:
+        """Whether the filter is one of low rank by itself, whatever the storage and the memory."""
+        return self.rank is not None or self.head > 0
+
+    def before_target(self) -> Stages:
+        """The same up to the prior: all of K."""
+        return replace(self, target=0.0)
 
     def before_prior(self) -> Stages:
         """The same up to the filter."""
-        return replace(self, prior=0.0, prior_power=0.5)
+        return replace(self.before_target(), prior=0.0, prior_power=0.5)
 
     def before_filter(self) -> Stages:
         """The same up to the scaling of items."""
-        return replace(self.before_prior(), ridge=None, rank=None)
+        return replace(self.before_prior(), ridge=None, rank=None, head=0.0)
 
     def before_scaling(self) -> Stages:
         """The same up to the kernel of the counts."""
@@ -66,6 +88,10 @@ class Stages:
     def item_scale(self, popularity: NDArray[np.int64]) -> NDArray[np.float64]:
         """d_i^β, of mean square 1."""
         return _power(popularity, float(self.popularity))
+
+    def target_factors(self, popularity: NDArray[np.int64]) -> NDArray[np.float64] | None:
+        """d_j^τ, of mean square 1; None for τ = 0."""
+        return _power(popularity, float(self.target)) if self.target else None
 
     def prior_factor(self, popularity: NDArray[np.int64]) -> NDArray[np.float32]:
         """√c p: the prior is its product with itself. Zero for items that nobody chose."""

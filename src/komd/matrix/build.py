@@ -42,7 +42,7 @@ def build(
     """K between items, numbered by falling popularity, from users' sorted rows.
 
     `storage` is "dense", "sparse", "streamed", or None for what is fastest within the `memory` budget. The exact filter
-    is dense; for other storages it is of low rank. With a `cache` the matrix of each stage is kept for builds that
+    is dense; for other storages, and with a head, it is of low rank. With a `cache` the matrix of each stage is kept for builds that
     begin alike; exact filters are then made in single precision where that is accurate enough, and items are scaled in
     single precision.
     """
@@ -64,6 +64,7 @@ class _Build:
 
     def matrix(self, stages: Stages) -> ItemMatrix:
         """All stages."""
+        stages = stages.before_target()
         K = self._filtered(stages.before_prior())
         if not stages.prior:
             return K
@@ -71,7 +72,7 @@ class _Build:
         return self._kept(stages, self.storage, lambda: self._corrected(K, prior))
 
     def _filtered(self, stages: Stages) -> ItemMatrix:
-        if stages.ridge is None:
+        if not stages.filtered:
             return self._scaled(stages, self.storage, self.memory)
         precision = self._exact_precision(stages)
         if precision is not None:
@@ -80,7 +81,7 @@ class _Build:
 
     def _exact_precision(self, stages: Stages) -> Precision | None:
         """The precision of the exact filter, or None if it is to be one of low rank."""
-        if stages.rank is not None or self.storage not in (None, "dense"):
+        if stages.low_rank or self.storage not in (None, "dense"):
             return None
         try:
             return ridge_precision(self.items, self._chosen, self.memory)
@@ -130,7 +131,7 @@ class _Build:
         else:
             key = (repr(stages.before_filter()), self.storage, rank)
             spectrum = self.cache.recall(key, eigenvectors, lambda found: found.vectors.nbytes)
-        return self._corrected(K, filter_truncated(spectrum, float(stages.ridge or 0), self._chosen))
+        return self._corrected(K, filter_truncated(spectrum, stages.ridge, self._chosen, head=stages.head))
 
     def _scaled(self, stages: Stages, storage: str | None, memory: str | int | None) -> ItemMatrix:
         """K up to the scaling of items by popularity."""

@@ -58,17 +58,22 @@ class Truncation:
     """How good a filter of low rank is: how many eigenvalues were kept, the least of them, and the error of an entry.
 
     The error bounds the difference to the exact filter, both at a mean diagonal of 1 (docs/guide/maths.md, "Error").
+    With a head there is none: the filter is defined by these eigenvectors. `added` of its factors are then added.
     """
 
     rank: int
     last: float
-    error: float
+    error: float | None
+    added: int = 0
 
     def __str__(self) -> str:
-        return f"filter of rank {self.rank}, eigenvalues down to {self.last:.3g}, entries within {self.error:.2g}"
+        error = "" if self.error is None else f", entries within {self.error:.2g}"
+        return f"filter of rank {self.rank}, eigenvalues down to {self.last:.3g}{error}"
 
     def arrays(self) -> Arrays:
         """The array to save; `from_arrays` restores it."""
+        if self.error is None:
+            return {"truncation": np.array([self.rank, self.last, np.nan, self.added])}
         return {"truncation": np.array([self.rank, self.last, self.error])}
 
     @staticmethod
@@ -77,10 +82,10 @@ class Truncation:
         if "truncation" not in arrays:
             return None
         facts = arrays["truncation"]
-        if facts.shape != (3,) or facts.dtype != np.float64:
-            raise ModelFileError("what was saved of the filter is not three numbers; save the model again")
-        rank, last, error = facts.tolist()
-        return Truncation(int(rank), last, error)
+        if facts.shape not in ((3,), (4,)) or facts.dtype != np.float64 or not np.isfinite(np.delete(facts, 2)).all():
+            raise ModelFileError("what was saved of the filter is not three or four numbers; save the model again")
+        rank, last, error, *added = facts.tolist()
+        return Truncation(int(rank), last, None if added else error, *map(int, added))
 
 
 class Correction(NamedTuple):

@@ -154,11 +154,13 @@ class LowRankMatrix(ItemMatrix):
         return LowRankMatrix(first.base, Correction(W, self.added + by.added, factor, truncation))
 
     def arrays(self) -> Arrays:
-        out = self.base.arrays()
-        kept = self.W.shape[1] - self.added
+        """The factors of the filter come first, those that it adds included; a prior is the last one."""
+        out, filtered = self.base.arrays(), 0
         if self.truncation:
-            out |= self.truncation.arrays() | {"filter": self.W[:, :kept], "filter_scale": np.array([self.by.factor])}
-        return out | ({"prior": self.W[:, kept]} if self.added else {})
+            filtered = self.W.shape[1] - self.added + self.truncation.added
+            factors = {"filter": self.W[:, :filtered], "filter_scale": np.array([self.by.factor])}
+            out |= self.truncation.arrays() | factors
+        return out | ({"prior": self.W[:, filtered]} if filtered < self.W.shape[1] else {})
 
     def _own_corrected(self, own: OwnEntries, rows: Rows, threads: int | None) -> OwnEntries:
         """Own entries of the base with the correction: gathered ones now, others as they are gathered."""

@@ -1,7 +1,8 @@
-"""The ridge filter of low rank: s K − W W', K held sparse or streamed (docs/guide/maths.md, "The filter of low rank").
+"""Filters of low rank: s K − W W', K held sparse or streamed (docs/guide/maths.md, "The filter of low rank").
 
 The ridge filter takes each eigenvalue λ of K to λ / (λ + μ). Above a value t they are taken there one by one; up to t
-the line through 0 and t / (t + μ) approximates the curve, which is a multiple of K itself.
+the line through 0 and t / (t + μ) approximates the curve, which is a multiple of K itself. A head adds a · t / (t + μ)
+to those above t ("The head").
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ __all__ = ["filter_truncated", "truncation"]
 _SOUND = 0.5  # of μ: eigenvalues left out above this share of it are too much for a line
 
 
-def filter_truncated(spectrum: Spectrum, mu: float, chosen: int) -> Correction:
+def filter_truncated(spectrum: Spectrum, mu: float | None, chosen: int, head: float = 0.0) -> Correction:
     """K (K + μI)⁻¹, scaled to a mean diagonal of 1, from the leading eigenvectors of K (whose mean diagonal is 1).
 
     It is s K − W W', a correction of K. Warns if the eigenvalues left out are too large beside μ for a
-    line to approximate the filter there.
+    line to approximate the filter there. With a `head` the filter is another one; μ may then be None, for no ridge.
     """
+    if head:
+        return _with_head(spectrum, mu, chosen, head)
+    assert mu is not None
     found, scale, weights = truncation(spectrum, mu, chosen)
     left_out = max(found.last, spectrum.beyond_found)
     if left_out > _SOUND * mu:
@@ -38,6 +42,20 @@ def filter_truncated(spectrum: Spectrum, mu: float, chosen: int) -> Correction:
             stacklevel=2,
         )
     return Correction(spectrum.vectors * np.sqrt(weights).astype(np.float32), 0, scale, found)
+
+
+def _with_head(spectrum: Spectrum, mu: float | None, chosen: int, head: float) -> Correction:
+    """The filter that also adds a · t to each of the leading eigenvalues, t being the least of them."""
+    values = spectrum.values
+    last = float(values[-1]) if len(values) else 0.0
+    # All times μ + t, so that it holds without a ridge too: the line is λ itself.
+    curve = values if mu is None else (mu + last) * values / (values + mu)
+    weights = values - curve - head * last
+    mean = 1.0 - float(weights.sum()) / max(chosen, 1)
+    order = np.argsort(weights < 0, kind="stable")  # what is added stands last
+    W = spectrum.vectors * np.sqrt(np.abs(weights) / mean).astype(np.float32)
+    added = int(np.count_nonzero(weights < 0))
+    return Correction(W[:, order], added, 1.0 / mean, Truncation(len(values), last, None, added))
 
 
 def truncation(spectrum: Spectrum, mu: float, chosen: int) -> tuple[Truncation, float, NDArray[np.float64]]:

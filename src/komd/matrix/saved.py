@@ -38,9 +38,9 @@ def staged_layouts(stages: Stages, storage: str | None) -> list[set[str]]:
         names = set(_NAMES[held])
         if stages.prior and held != "dense":  # which holds filter and prior already
             names |= {"prior"}
-        if stages.ridge is None or (held == "dense" and stages.rank is None):
+        if not stages.filtered or (held == "dense" and not stages.low_rank):
             out.append(names)
-        if stages.ridge is not None and (stages.rank is not None or storage != "dense"):
+        if stages.filtered and (stages.low_rank or storage != "dense"):
             out.append(names | {"truncation"} | (set() if held == "dense" else {"filter", "filter_scale"}))
     return out
 
@@ -87,11 +87,12 @@ def staged_matrix(arrays: Arrays, stages: Stages, rows: Rows, items: int) -> Ite
     if "filter" in arrays:
         W, scale, truncation = found["filter"], found["filter_scale"], Truncation.from_arrays(arrays)
         fits = W.dtype == np.float32 and W.ndim == 2 and len(W) == items and scale.shape == (1,) and scale[0] > 0
-        if not fits or truncation is None or "matrix" in arrays:
+        added = truncation.added if truncation is not None else 0
+        if not fits or truncation is None or "matrix" in arrays or not 0 <= added <= W.shape[1]:
             raise ModelFileError("the saved filter is not one of these items; save the model again")
         # A streamed base is counted from the stages; a sparse one was saved as it is.
         counted = base.scaled(np.full(items, np.sqrt(scale[0]))) if streamed else base
-        base = LowRankMatrix(counted, Correction(W, factor=float(scale[0]), truncation=truncation))
+        base = LowRankMatrix(counted, Correction(W, added, float(scale[0]), truncation))
     if "prior" in arrays:
         prior = found["prior"]
         if "matrix" in arrays or prior.dtype != np.float32 or prior.shape != (items,):

@@ -33,6 +33,8 @@ _TOGETHER, _SQUARES = 256, 1 << 24  # users, and entries between their own items
 _ROUNDED = 1e-6  # beside numbers of single precision, what a sum of them may be off by
 _LEAST_RIDGE, _MOST_RIDGE = 1e-6, 1e9  # below, μ is lost in the rounding of K; above, what the filter leaves is
 _MOST_PRIOR = 1e6  # beyond it nothing of K is left beside the prior
+_MOST_HEAD = 1e6  # beyond it nothing of K is left beside the leading eigenvectors
+_MOST_TARGET = 10.0  # of either sign: beyond it popularity alone orders the items
 _MOST = 1e300  # of λ_p: the weights are even long before
 _ROUNDING = 1e-15  # times λ_p: gaps below are rounding
 
@@ -48,7 +50,8 @@ class CFKOMD(KernelBased):
 
     K is made in stages, each a kernel (docs/guide/maths.md, "Kernels in stages"): users weighted by a_v^−γ, the cosine
     of the weighted items, the function `kernel` of it, items scaled by d_i^β, a filter of the spectrum, and a prior
-    that all items share. The defaults are the paper's: γ = β = 0, no filter and no prior.
+    that all items share. What K says for an item is multiplied by a power of its popularity. The defaults are the
+    paper's: γ = β = 0, no filter, no prior, no such power.
 
     Parameters
     ----------
@@ -75,12 +78,21 @@ class CFKOMD(KernelBased):
         streamed, and a product of narrow matrices is subtracted. What that leaves out is bounded, and the bound is
         shown with the model (`repr`); a FilterWarning says where it is loose. None: the exact filter where it fits the
         memory, else 256.
+    head
+        a, from 0 to 1e6: each of the `rank` leading eigenvectors counts a · t more, t being the least of their
+        eigenvalues. With a small `ridge` they all count about (1 + a) · t: what many items have in common is evened
+        out, and set apart from what only neighbours share. Where data are sparse, 1 with a rank of 256 to 512 does
+        well. The filter is then of low rank whatever the storage. 0: nothing is added.
     prior
         c, from 0 to 1e6: K becomes K + c p p', p_i = d_i^δ (of mean square 1), δ being `prior_power`: popular items are
         likely for every user, also where nothing that the user chose says so. Where data are sparse it orders the many
         items that share nobody with a history. 0.01 is much already. A sparse K stays as sparse as it was.
     prior_power
         δ >= 0, see `prior`.
+    target
+        τ, from −10 to 10: what a history says for item j is multiplied by d_j^τ (of mean square 1). It is the one
+        asymmetry: a K that does not favour popular items may still recommend them, or long tails with τ < 0. What the
+        negatives take away (`negatives_weight`) is not multiplied, so that scores below zero keep their order.
     negatives_weight
         θ >= 0: how much the items not chosen count, in the problem (θq) and in the score; 1 is the paper, 0 leaves them
         out.
@@ -113,8 +125,10 @@ class CFKOMD(KernelBased):
         popularity: float = 0.0,
         ridge: float | None = None,
         rank: int | None = None,
+        head: float = 0.0,
         prior: float = 0.0,
         prior_power: float = 0.5,
+        target: float = 0.0,
         negatives_weight: float = 1.0,
         storage: str | None = None,
     ) -> None:
@@ -127,8 +141,10 @@ class CFKOMD(KernelBased):
         self.popularity = at_least("popularity", popularity, 0)
         self.ridge = None if ridge is None else at_least("ridge", ridge, _LEAST_RIDGE, most=_MOST_RIDGE)
         self.rank = None if rank is None else whole("rank", rank, 1)
+        self.head = at_least("head", head, 0, most=_MOST_HEAD)
         self.prior = at_least("prior", prior, 0, most=_MOST_PRIOR)
         self.prior_power = at_least("prior_power", prior_power, 0)
+        self.target = at_least("target", target, -_MOST_TARGET, most=_MOST_TARGET)
         self.negatives_weight = at_least("negatives_weight", negatives_weight, 0)
         self.storage = known_storage(storage)
 
@@ -169,14 +185,19 @@ class CFKOMD(KernelBased):
             float(self.popularity),
             None if self.ridge is None else float(self.ridge),
             None if self.rank is None else int(self.rank),
+            float(self.head),
             float(self.prior),
             float(self.prior_power),
+            float(self.target),
         )
 
     def _build_sums(
         self, matrix: ItemMatrix, catalogue: Catalogue, threads: int | None, block_sums: BlockSums | None
     ) -> NDArray[np.float64]:
         return matrix.sums(threads, block_sums)
+
+    def _build_target_factors(self, catalogue: Catalogue) -> NDArray[np.float64] | None:
+        return self.stages().target_factors(catalogue.popularity.astype(np.int64))
 
     def similarities_to(self, item: int) -> NDArray[np.float32]:
         row = super().similarities_to(item)
