@@ -15,6 +15,7 @@ from komd._core.row_products import SIDE, row_products
 __all__ = ["multiply_rows", "project", "subtract_products", "subtract_squares", "subtract_targets"]
 
 _TILE = 64  # rows of W that are used together: they stay in the cache
+_CACHED = 1 << 19  # bytes of X likewise
 
 
 @compiled
@@ -103,7 +104,7 @@ def _four(first: int, end: int) -> tuple[int, int, int, int]:
 
 
 @inner
-def _items(items: np.ndarray, places: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
+def _items(items: np.ndarray, places: tuple[int, int, int, int]) -> tuple[np.int64, ...]:
     """The items at these places."""
     a, b, c, d = places
     return np.int64(items[a]), np.int64(items[b]), np.int64(items[c]), np.int64(items[d])
@@ -111,12 +112,39 @@ def _items(items: np.ndarray, places: tuple[int, int, int, int]) -> tuple[int, i
 
 @compiled
 def multiply_rows(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, X: np.ndarray, out: np.ndarray) -> None:
-    """out[i] = sum over the entries (i, j) of these compressed rows of value · X[j]."""
-    for i in range(indptr.shape[0] - 1):
-        line = out[i]
-        line[:] = np.float32(0.0)
-        for p in range(indptr[i], indptr[i + 1]):
-            v = values[p]
-            row = X[indices[p]]
-            for k in range(row.shape[0]):
-                line[k] += v * row[k]
+    """out[i] = sum over the entries (i, j) of these compressed rows of value · X[j], j ascending.
+
+    All rows use some rows of X, which stay in the cache, before they go on to the next ones.
+    """
+    rows, (items, width) = indptr.shape[0] - 1, X.shape
+    at = indptr[:-1].copy()
+    out[:, :] = np.float32(0.0)
+    step = max(1, _CACHED // (4 * max(width, 1)))
+    for first in range(0, items, step):
+        stop = first + step
+        for i in range(rows):
+            line, p, end = out[i], at[i], indptr[i + 1]
+            while p + 4 <= end and indices[p + 3] < stop:  # four at a time: a quarter of the loads and stores of `line`
+                v0 = values[p]
+                v1 = values[p + 1]
+                v2 = values[p + 2]
+                v3 = values[p + 3]
+                r0 = X[indices[p]]
+                r1 = X[indices[p + 1]]
+                r2 = X[indices[p + 2]]
+                r3 = X[indices[p + 3]]
+                for k in range(width):
+                    x = line[k]
+                    x += v0 * r0[k]
+                    x += v1 * r1[k]
+                    x += v2 * r2[k]
+                    x += v3 * r3[k]
+                    line[k] = x
+                p += 4
+            while p < end and indices[p] < stop:
+                v0 = values[p]
+                r0 = X[indices[p]]
+                for k in range(width):
+                    line[k] += v0 * r0[k]
+                p += 1
+            at[i] = p

@@ -56,7 +56,7 @@ def _emit(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -
     ]
     multiply_add = _multiply_add(builder)
     whole = builder.and_(factors, ir.Constant(_Long, -_LANES))
-    side, sums = _together(), {}
+    side, sums = _together(), dict[tuple[int, ...], Any]()
     for first, second in product(range(0, SIDE, side), repeat=2):
         places = list(product(range(first, first + side), range(second, second + side)))
 
@@ -71,7 +71,7 @@ def _emit(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -
     def last(k: Any, sums: list[Any]) -> list[Any]:
         left, right = ([builder.load(builder.gep(row, [k])) for row in four] for four in rows)
         pairs = list(product(left, right))
-        return [multiply_add(*(_vector(builder, [pair[side] for pair in pairs]) for side in (0, 1)), sums[0])]
+        return [multiply_add(_vector(builder, [x for x, _ in pairs]), _vector(builder, [y for _, y in pairs]), sums[0])]
 
     reduced = _reduced(builder, [sums[place] for place in product(range(SIDE), repeat=2)])
     (products,) = _loop(builder, whole, factors, 1, [reduced], last)

@@ -32,6 +32,7 @@ from komd.matrix.storage import Plan
 __all__ = ["LowRankMatrix", "subtract_signed"]
 
 _TOGETHER = 64  # users whose own entries are corrected by a thread at a time
+_FEWEST, _MOST, _SCORES = 16, 64, 24 << 20  # users to whom W is read once: as many as so many bytes of scores allow
 
 Number = TypeVar("Number", np.float32, np.float64)
 
@@ -39,12 +40,11 @@ Number = TypeVar("Number", np.float32, np.float64)
 class LowRankMatrix(ItemMatrix):
     """base − W W', neither of them written out; the base is multiplied by the correction's factor already."""
 
-    users_together = 16  # to whom W is read once
-
     def __init__(self, base: ItemMatrix, by: Correction) -> None:
         self.base, self.by = base, by
         self.W, self.added, self.truncation = np.ascontiguousarray(by.W), by.added, by.truncation
         self.storage, self.recomputed = base.storage, base.recomputed
+        self.users_together = max(_FEWEST, min(_MOST, _SCORES // (8 * max(base.items, 1))))
 
     @property
     def items(self) -> int:
