@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numba import njit
 from numba.core.errors import TypingError
 
+from komd._core import row_products as module
 from komd._core.row_products import SIDE, row_products
 
 
@@ -53,6 +54,19 @@ def test_the_order_of_the_sum():
     B[:] = 0.0
     B[:, [0, 8]], B[:, [4, 12]] = [2.0**24, -(2.0**24)], [1.0, 1.0]
     assert (products(A, range(4), B, range(4)) == 2.0).all()
+
+
+@pytest.mark.parametrize("factors", [5, 16, 33, 256])
+def test_the_bits_do_not_depend_on_the_registers(factors, monkeypatch):
+    """Two rows by two at a time, as where registers are few, or four by four."""
+    rng, found = np.random.default_rng(factors), []
+    A, B = (rng.standard_normal((4, factors)).astype(np.float32) for _ in range(2))
+    for together in (2, 4):
+        monkeypatch.setattr(module, "_together", lambda side=together: side)
+        compiled_anew = njit(products_of.py_func)
+        compiled_anew(A, (0, 1, 2, 3), B, (0, 1, 2, 3), out := np.empty(SIDE * SIDE, np.float32))
+        found.append(out)
+    assert np.array_equal(*found)
 
 
 def test_rows_that_are_not_contiguous_are_refused():

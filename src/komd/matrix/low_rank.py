@@ -41,8 +41,8 @@ class LowRankMatrix(ItemMatrix):
     """base − W W', neither of them written out; the base is multiplied by the correction's factor already."""
 
     def __init__(self, base: ItemMatrix, by: Correction) -> None:
-        self.base, self.by = base, by
-        self.W, self.added, self.truncation = np.ascontiguousarray(by.W), by.added, by.truncation
+        self.base, self.by = base, by._replace(W=np.ascontiguousarray(by.W))
+        self.W, self.added, _, self.truncation = self.by
         self.storage, self.recomputed = base.storage, base.recomputed
         self.users_together = max(_FEWEST, min(_MOST, _SCORES // (8 * max(base.items, 1))))
 
