@@ -131,7 +131,7 @@ def large(data: komd.Interactions) -> dict[str, Any]:
         "density": models["K alone"].held.density,
         "alone": alone,
         "seconds": seconds,
-        "multiply_adds": {name: users * items * int(name) / (took - alone) for name, took in seconds.items()},
+        "multiply_adds": {name: users * items * int(name) / max(took - alone, 1e-9) for name, took in seconds.items()},
         "blas_multiply_adds": blas,
         "most_multiply_adds": most_multiply_adds(pool.count()),
         "eigenvectors": eigenvectors,
