@@ -196,6 +196,7 @@ def subtract_signed(A: NDArray[np.float32], B: NDArray[np.float32], added: int, 
 
 
 def _products_of(A: NDArray[np.float32], B: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:
+    """A B' of the users first..last: all factors are added, to zeros."""
     out = np.zeros((last - first, len(B)), np.float32)
     subtract_signed(A[first:last], B, A.shape[1], out)
     return out
