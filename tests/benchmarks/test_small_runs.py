@@ -12,7 +12,7 @@ import pytest
 
 import komd
 from benchmarks import filter as filters
-from benchmarks import limits, measure, movielens, solver_steps
+from benchmarks import limits, measure, movielens, page_filter, solver_steps
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,6 +54,14 @@ def test_filters(plays, monkeypatch):
     assert found["off"] < 0.05
     assert found["nonzeros"] == np.count_nonzero(plays.to_csr().T @ plays.to_csr().toarray())
     assert len(filters.scoring(plays, {"exact filter": {"ridge": 30.0}})["seconds"]) == 4
+
+
+def test_a_large_catalogue(plays, monkeypatch):
+    monkeypatch.setattr(filters, "LARGE_RANKS", (4, 8))
+    monkeypatch.setattr(filters, "SQUARE", 32)
+    found = json.loads((ROOT / "benchmarks" / "filter.json").read_text()) | {"large": filters.large(plays)}
+    assert list(found["large"]["seconds"]) == list(found["large"]["multiply_adds"]) == ["4", "8"]
+    assert "8 eigenvectors of this K take" in page_filter.section(found)
 
 
 def test_counting(plays):

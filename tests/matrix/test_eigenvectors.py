@@ -66,3 +66,10 @@ def test_more_passes_come_nearer(monkeypatch):
         monkeypatch.setattr(eigen, "_PASSES", passes)
         found.append(leading(K, 20, 200).spread)
     assert found[0] > 2 * found[1] > 4 * found[2]
+
+
+def test_threads_change_nothing():
+    K = DenseMatrix(a_kernel(5, 1300))
+    one, two = (leading(K, 24, 1300, threads=threads) for threads in (1, 2))
+    assert np.array_equal(one.values, two.values) and np.array_equal(one.vectors, two.vectors)
+    assert (one.spread, one.beyond, one.inside) == (two.spread, two.beyond, two.inside)

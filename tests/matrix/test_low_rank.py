@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import komd
+from komd._core.groups import WeightedUsers
+from komd._core.solve import own_corrected
 from komd.errors import InputError, ModelFileError
 from komd.kernels.functions import Linear
 from komd.kernels.stages import Stages
@@ -92,6 +94,32 @@ def test_strips_give_what_rows_give(stages, monkeypatch):
     monkeypatch.setattr(item_based, "_ROWS_SHARE", 0.0)
     assert model.recommend(n=20).to_arrow().equals(rows)
     assert np.array_equal(komd.evaluate(model, test, metrics=["auc"])["auc"].values, areas)
+
+
+@pytest.mark.parametrize("stages", STAGES, ids=["plain", "stretched", "filtered"])
+@pytest.mark.parametrize("storage", ["sparse", "streamed"])
+def test_every_way_to_read_it_gives_the_same_bits(stages, storage):
+    model = komd.CFKOMD(**stages, prior=0.01, storage=storage).fit(data())
+    M, users = model.matrix, model.catalogue.histories.block(0, 23)
+    weighted = WeightedUsers(*users.rows, *model.weigh(users, M.gather(users.rows, None, own=True).own))
+    scores = np.empty((len(users), M.items))
+    M.score(weighted, model.S, scores)
+    for u in range(len(users)):
+        part = slice(users.indptr[u], users.indptr[u + 1])
+        one = WeightedUsers(*users.block(u, u + 1).rows, weighted.weights[part], weighted.offsets[u : u + 1])
+        alone = np.empty((1, M.items))
+        M.score(one, model.S, alone)
+        assert np.array_equal(alone[0], scores[u])
+    targets = model.catalogue.histories.block(30, 53).rows
+    found = M.target_scores(M.gather(users.rows, targets, own=False), weighted, targets, model.S)
+    owner = np.repeat(np.arange(23), np.diff(targets.indptr))
+    assert np.array_equal(found, scores[owner, targets.indices])
+    own = own_corrected(M.own_entries(users.rows), users.rows)
+    for u in range(len(users)):
+        mine = users.indices[users.indptr[u] : users.indptr[u + 1]]
+        square = own.blocks[own.starts[u] : own.starts[u + 1]].reshape(len(mine), -1)[:, : len(mine)]
+        assert np.array_equal(square, M.entries(mine, mine)) and np.array_equal(square, square.T)
+        assert all(np.array_equal(M.row(i)[mine], line) for i, line in zip(mine[:3], square, strict=False))
 
 
 def test_items_that_share_nobody_with_a_history_come_by_popularity():

@@ -22,6 +22,7 @@ files: nothing else imports Numba.
     cooccurrence.py       how many users chose both i and j, for a block of items i
     gather.py             what users need of rows of K that are counted and not kept
     factor_products.py    a low-rank correction of scores and entries; products with blocks of vectors
+    row_products.py       its inner loop: four rows by four, in registers
     strip_counting.py     K in strips of columns, counted and scored; rank_strip.py all that is done with one
     solve.py              the weights of each user: a convex problem on the simplex
     simplex.py            one such problem; sweep.py its inner loop, four items at a time

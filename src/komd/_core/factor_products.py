@@ -1,43 +1,21 @@
 """The low-rank correction W W' of a matrix: of scores and of single entries; and products of a matrix with vectors.
 
-Sums over the factors are taken one after another, in single precision, whatever users or items they are taken for
-together: an answer does not depend, to the last bit, on how the work was cut. W is transposed a few items at a time, so
-that the innermost loops run over neighbours in memory.
+All products with rows of W are taken by `row_products`, whose sums do not depend on what they are taken together with:
+an answer is the same, to the last bit, however the work was cut.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from komd._core.compile import compiled, inner
 from komd._core.groups import Rows
+from komd._core.row_products import SIDE, row_products
 
-__all__ = [
-    "Tile",
-    "factor_products",
-    "multiply_rows",
-    "project",
-    "subtract_squares",
-    "subtract_targets",
-    "tile_for",
-]
+__all__ = ["multiply_rows", "project", "subtract_products", "subtract_squares", "subtract_targets"]
 
-_TILE = 64  # items whose factors are transposed at a time
-
-
-class Tile(NamedTuple):
-    """Scratch of one thread: the factors of some items (factors × items), and a number for each of these items."""
-
-    factors: NDArray[np.float32]
-    line: NDArray[np.float32]
-
-
-def tile_for(factors: int) -> Tile:
-    """Scratch for so many factors."""
-    return Tile(np.empty((factors, _TILE), np.float32), np.empty(_TILE, np.float32))
+_TILE = 64  # rows of W that are used together: they stay in the cache
+_CACHED = 1 << 19  # bytes of X likewise
 
 
 @compiled
@@ -55,102 +33,118 @@ def project(W: np.ndarray, rows: Rows, weights: np.ndarray, sums: np.ndarray, ou
 
 
 @compiled
-def factor_products(A: np.ndarray, W: np.ndarray, tile: Tile, out: np.ndarray) -> None:
-    """out[u, j] = A[u] · W[j]. Twin: A @ W.T."""
-    for start in range(0, W.shape[0], _TILE):
-        width = min(_TILE, W.shape[0] - start)
-        for j in range(width):
-            _transpose(W[start + j], tile.factors, j)
-        for u in range(A.shape[0]):
-            _products(A[u], tile.factors, out[u, start : start + width])
+def subtract_products(A: np.ndarray, W: np.ndarray, out: np.ndarray) -> None:
+    """Subtract A[u] · W[j] from out[u, j]. Twin: out - A @ W.T."""
+    users, items = out.shape
+    found = np.empty(SIDE * SIDE, np.float32)
+    for start in range(0, items, _TILE):
+        end = min(start + _TILE, items)
+        for u in range(0, users, SIDE):
+            for j in range(start, end, SIDE):
+                row_products(A, _four(u, users), W, _four(j, items), found)
+                if u + SIDE <= users and j + SIDE <= end:
+                    for x in range(SIDE):
+                        for y in range(SIDE):
+                            out[u + x, j + y] -= found[SIDE * x + y]
+                else:
+                    for x in range(min(SIDE, users - u)):
+                        for y in range(min(SIDE, end - j)):
+                            out[u + x, j + y] -= found[SIDE * x + y]
 
 
 @compiled
-def subtract_targets(W: np.ndarray, projected: np.ndarray, targets: Rows, tile: Tile, scores: np.ndarray) -> None:
-    """Subtract projected[u] · W[j] from the score of each target j of user u, to the last bit as `factor_products`."""
+def subtract_targets(W: np.ndarray, projected: np.ndarray, targets: Rows, scores: np.ndarray) -> None:
+    """Subtract projected[u] · W[j] from the score of each target j of user u, to the last bit as the function above."""
+    found = np.empty(SIDE * SIDE, np.float32)
     for u in range(projected.shape[0]):
         end = targets.indptr[u + 1]
-        for start in range(targets.indptr[u], end, _TILE):
-            width = min(_TILE, end - start)
-            for j in range(width):
-                _transpose(W[targets.indices[start + j]], tile.factors, j)
-            _products(projected[u], tile.factors, tile.line[:width])
-            for j in range(width):
-                scores[start + j] -= tile.line[j]
+        for p in range(targets.indptr[u], end, SIDE):
+            row_products(projected, (u, u, u, u), W, _items(targets.indices, _four(p, end)), found)
+            for y in range(min(SIDE, end - p)):
+                scores[p + y] -= found[y]
 
 
 @compiled
-def subtract_squares(W: np.ndarray, added: int, rows: Rows, starts: np.ndarray, tile: Tile, blocks: np.ndarray) -> None:
+def subtract_squares(W: np.ndarray, added: int, rows: Rows, starts: np.ndarray, blocks: np.ndarray) -> None:
     """Subtract W[i] · W[j] for each user's items i and j, where `blocks` holds the entries between them.
 
     The last `added` factors are added instead. A user's entries stand row by row from `starts[u]`; rows may go on with
     others, up to the `starts` of the next user.
     """
+    factors = W.shape[1]
+    tile = np.empty((_TILE, factors), np.float32)
+    found = np.empty(SIDE * SIDE, np.float32)
     for u in range(rows.indptr.shape[0] - 1):
         h = rows.indices[rows.indptr[u] : rows.indptr[u + 1]]
         m_u = h.shape[0]
         stride = (starts[u + 1] - starts[u]) // max(m_u, 1)
         for start in range(0, m_u, _TILE):
-            width = min(_TILE, m_u - start)
-            for j in range(width):
-                _transpose(W[h[start + j]], tile.factors, j)
-            for k in range(W.shape[1] - added, W.shape[1]):
-                for j in range(width):
-                    tile.factors[k, j] = -tile.factors[k, j]
-            for x in range(m_u):
-                _products(W[h[x]], tile.factors, tile.line[:width])
-                at = starts[u] + x * stride + start
-                for j in range(width):
-                    blocks[at + j] -= tile.line[j]
+            end = min(start + _TILE, m_u)
+            for j in range(start, end):
+                row = tile[j - start]
+                row[:] = W[h[j]]
+                for k in range(factors - added, factors):
+                    row[k] = -row[k]
+            for i in range(0, end, SIDE):
+                for j in range(max(start, i), end, SIDE):  # entries below the diagonal are those above it
+                    row_products(W, _items(h, _four(i, m_u)), tile, _four(j - start, end - start), found)
+                    for x in range(i, min(i + SIDE, m_u)):
+                        for y in range(j, min(j + SIDE, end)):
+                            value = found[SIDE * (x - i) + y - j]
+                            blocks[starts[u] + x * stride + y] -= value
+                            if i < j:
+                                blocks[starts[u] + y * stride + x] -= value
 
 
 @inner
-def _transpose(row: np.ndarray, tile: np.ndarray, j: int) -> None:
-    """Column j of the tile is this row."""
-    for k in range(row.shape[0]):
-        tile[k, j] = row[k]
+def _four(first: int, end: int) -> tuple[int, int, int, int]:
+    """The numbers first .. first + 3, those from `end` on replaced by the last."""
+    last = end - 1
+    return first, min(first + 1, last), min(first + 2, last), min(first + 3, last)
 
 
 @inner
-def _products(q: np.ndarray, tile: np.ndarray, out: np.ndarray) -> None:
-    """out[j] = sum over k of q[k] tile[k, j], from the first k to the last."""
-    width = out.shape[0]
-    for j in range(width):
-        out[j] = np.float32(0.0)
-    k = 0
-    while k + 4 <= q.shape[0]:  # four at a time: a quarter of the loads and stores of `out`
-        q0 = q[k]
-        q1 = q[k + 1]
-        q2 = q[k + 2]
-        q3 = q[k + 3]
-        t0 = tile[k]
-        t1 = tile[k + 1]
-        t2 = tile[k + 2]
-        t3 = tile[k + 3]
-        for j in range(width):
-            x = out[j]
-            x += q0 * t0[j]
-            x += q1 * t1[j]
-            x += q2 * t2[j]
-            x += q3 * t3[j]
-            out[j] = x
-        k += 4
-    while k < q.shape[0]:
-        q0 = q[k]
-        t0 = tile[k]
-        for j in range(width):
-            out[j] += q0 * t0[j]
-        k += 1
+def _items(items: np.ndarray, places: tuple[int, int, int, int]) -> tuple[np.int64, ...]:
+    """The items at these places."""
+    a, b, c, d = places
+    return np.int64(items[a]), np.int64(items[b]), np.int64(items[c]), np.int64(items[d])
 
 
 @compiled
 def multiply_rows(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, X: np.ndarray, out: np.ndarray) -> None:
-    """out[i] = sum over the entries (i, j) of these compressed rows of value · X[j]."""
-    for i in range(indptr.shape[0] - 1):
-        line = out[i]
-        line[:] = np.float32(0.0)
-        for p in range(indptr[i], indptr[i + 1]):
-            v = values[p]
-            row = X[indices[p]]
-            for k in range(row.shape[0]):
-                line[k] += v * row[k]
+    """out[i] = sum over the entries (i, j) of these compressed rows of value · X[j], j ascending.
+
+    All rows use some rows of X, which stay in the cache, before they go on to the next ones.
+    """
+    rows, (items, width) = indptr.shape[0] - 1, X.shape
+    at = indptr[:-1].copy()
+    out[:, :] = np.float32(0.0)
+    step = max(1, _CACHED // (4 * max(width, 1)))
+    for first in range(0, items, step):
+        stop = first + step
+        for i in range(rows):
+            line, p, end = out[i], at[i], indptr[i + 1]
+            while p + 4 <= end and indices[p + 3] < stop:  # four at a time: a quarter of the loads and stores of `line`
+                v0 = values[p]
+                v1 = values[p + 1]
+                v2 = values[p + 2]
+                v3 = values[p + 3]
+                r0 = X[indices[p]]
+                r1 = X[indices[p + 1]]
+                r2 = X[indices[p + 2]]
+                r3 = X[indices[p + 3]]
+                for k in range(width):
+                    x = line[k]
+                    x += v0 * r0[k]
+                    x += v1 * r1[k]
+                    x += v2 * r2[k]
+                    x += v3 * r3[k]
+                    line[k] = x
+                p += 4
+            while p < end and indices[p] < stop:
+                v0 = values[p]
+                r0 = X[indices[p]]
+                for k in range(width):
+                    line[k] += v0 * r0[k]
+                p += 1
+            at[i] = p

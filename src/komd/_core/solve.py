@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd._core.compile import compiled, inner
-from komd._core.factor_products import subtract_squares, tile_for
+from komd._core.factor_products import subtract_squares
 from komd._core.groups import OwnEntries, Rows, StoredMatrix
 from komd._core.simplex import (
     EASY_STEPS,
@@ -80,7 +80,7 @@ def own_corrected(own: OwnEntries, rows: Rows) -> OwnEntries:
     starts = np.append(0, np.cumsum(np.diff(rows.indptr) ** 2))
     blocks = np.empty(starts[-1], np.float32)
     gather_squares(own.stored, rows, starts, blocks)
-    subtract_squares(own.W, own.added, rows, starts, tile_for(own.W.shape[1]), blocks)
+    subtract_squares(own.W, own.added, rows, starts, blocks)
     return own._replace(blocks=blocks, starts=starts)
 
 

@@ -21,7 +21,7 @@ from komd.matrix.item_matrix import (
     Vectors,
     multiplied,
 )
-from komd.matrix.low_rank import signed_products
+from komd.matrix.low_rank import subtract_signed
 
 __all__ = ["DenseMatrix"]
 
@@ -91,13 +91,13 @@ class DenseMatrix(ItemMatrix):
         return DenseMatrix(out)
 
     def corrected(self, by: Correction, *, in_place: bool = False, threads: int | None = None) -> DenseMatrix:
-        values = self.values if in_place else self.values.copy()
+        values, W = self.values if in_place else self.values.copy(), np.ascontiguousarray(by.W)
 
         def part(block: tuple[int, int]) -> None:
             a, b = block
             if by.factor != 1.0:
                 values[a:b] *= np.float32(by.factor)
-            values[a:b] -= signed_products(by.W[a:b], by.W, by.added)
+            subtract_signed(W[a:b], W, by.added, values[a:b])
 
         pool.for_each(part, pool.blocks(self.items, _CHANGED), threads=threads)
         return DenseMatrix(values, by.truncation or self.truncation)

@@ -73,12 +73,12 @@ def leading(K: ItemMatrix, rank: int, chosen: int, *, threads: int | None = None
     rng = np.random.default_rng(0)
     diagonal = K.diagonal().astype(np.float64)
     trace = float(diagonal.sum())
-    with progress("eigenvectors", (2 * _PASSES + 1) * K.items) as advance:
+    # Threaded BLAS and LAPACK round by the number of threads; and beside the pool's, their threads wait for each other.
+    with threadpool_limits(1, user_api="blas"), progress("eigenvectors", (2 * _PASSES + 1) * K.items) as advance:
         product = partial(K.multiply, threads=threads, advance=advance)
         start = _orthonormal(_random(rng, K.items, min(chosen, -(-rank // _NARROW)), chosen), threads)[0]
         basis, H = _krylov(product, start, chosen, trace, rng, threads)
-        with threadpool_limits(1, user_api="blas"):  # threaded LAPACK rounds by the number of threads
-            values, Z = _nystrom(H, rank)
+        values, Z = _nystrom(H, rank)
         U = np.zeros((K.items, len(values)), np.float32)
         first = 0
         for Q in basis:
@@ -91,11 +91,12 @@ def leading(K: ItemMatrix, rank: int, chosen: int, *, threads: int | None = None
         del R
         left, slack = trace - float(values.sum() + np.trace(among)), _CAPTURED * trace
         found, bound = _beyond(product, U, left, slack, chosen, rng, threads)
+        spread = float(np.sqrt(max(np.linalg.eigvalsh(gram)[-1], 0.0))) if len(values) else 0.0
     return Spectrum(
         values,
         U,
         residuals=np.sqrt(np.maximum(np.diag(gram), 0.0)),
-        spread=float(np.sqrt(max(np.linalg.eigvalsh(gram)[-1], 0.0))) if len(values) else 0.0,
+        spread=spread,
         inside=float(np.linalg.norm(among)),
         inside_trace=float(np.trace(among)),
         beyond=bound,
@@ -136,8 +137,7 @@ def _beyond(
     start = beside(_random(rng, len(U), min(chosen, _STARTS), chosen))
     _, H = _krylov(lambda X: beside(product(beside(X))), _orthonormal(start, threads)[0], chosen, trace, rng, threads)
     inner = H[: H.shape[1]]
-    with threadpool_limits(1, user_api="blas"):
-        found = float(np.linalg.eigvalsh((inner + inner.T) / 2)[-1])
+    found = float(np.linalg.eigvalsh((inner + inner.T) / 2)[-1])
     certain = found + max(trace - float(np.trace(inner)), 0.0)
     short = math.log(1.648 * math.sqrt(chosen) / _FAILURE ** (1.0 / _STARTS)) / (2 * _PASSES - 1)
     return found, min(certain, found / (1.0 - short**2) if short < 1 else math.inf) + slack

@@ -29,9 +29,10 @@ from komd.matrix.item_matrix import (
 )
 from komd.matrix.storage import Plan
 
-__all__ = ["LowRankMatrix", "products", "signed_products"]
+__all__ = ["LowRankMatrix", "subtract_signed"]
 
 _TOGETHER = 64  # users whose own entries are corrected by a thread at a time
+_FEWEST, _MOST, _SCORES = 16, 64, 24 << 20  # users to whom W is read once: as many as so many bytes of scores allow
 
 Number = TypeVar("Number", np.float32, np.float64)
 
@@ -39,12 +40,11 @@ Number = TypeVar("Number", np.float32, np.float64)
 class LowRankMatrix(ItemMatrix):
     """base − W W', neither of them written out; the base is multiplied by the correction's factor already."""
 
-    users_together = 16  # to whom W is read once
-
     def __init__(self, base: ItemMatrix, by: Correction) -> None:
-        self.base, self.by = base, by
-        self.W, self.added, _, self.truncation = by
+        self.base, self.by = base, by._replace(W=np.ascontiguousarray(by.W))
+        self.W, self.added, _, self.truncation = self.by
         self.storage, self.recomputed = base.storage, base.recomputed
+        self.users_together = max(_FEWEST, min(_MOST, _SCORES // (8 * max(base.items, 1))))
 
     @property
     def items(self) -> int:
@@ -65,12 +65,13 @@ class LowRankMatrix(ItemMatrix):
         return replace(plan, bytes=self.bytes) if plan.exact else plan
 
     def row(self, item: int) -> NDArray[np.float32]:
-        out: NDArray[np.float32] = self.base.row(item) - signed_products(self.W[item : item + 1], self.W, self.added)[0]
+        out = self.base.row(item).copy()
+        subtract_signed(self.W[item : item + 1], self.W, self.added, out[None])
         return out
 
     def entries(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
-        correction = signed_products(self.W[columns], self.W[rows], self.added).T
-        out: NDArray[np.float32] = self.base.entries(rows, columns) - correction
+        out = self.base.entries(rows, columns)
+        subtract_signed(self.W[rows], self.W[columns], self.added, out)
         return out
 
     def diagonal(self) -> NDArray[np.float32]:
@@ -91,13 +92,10 @@ class LowRankMatrix(ItemMatrix):
         return out
 
     def score(self, users: WeightedUsers, S: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
+        from komd._core.factor_products import subtract_products
+
         self.base.score(users, S, scores)
-        projected = self._projected(Rows(users.indptr, users.indices), users.weights)
-        if self.W.shape[1] == 1:  # the products need not be written out
-            for along, line in zip(projected[:, 0], scores, strict=True):
-                line -= along * self.W[:, 0]
-        else:
-            scores -= products(projected, self.W)
+        subtract_products(self._projected(Rows(users.indptr, users.indices), users.weights), self.W, scores)
 
     @property
     def stored(self) -> StoredMatrix:
@@ -164,12 +162,12 @@ class LowRankMatrix(ItemMatrix):
 
     def _own_corrected(self, own: OwnEntries, rows: Rows, threads: int | None) -> OwnEntries:
         """Own entries of the base with the correction: gathered ones now, others as they are gathered."""
-        from komd._core.factor_products import subtract_squares, tile_for
+        from komd._core.factor_products import subtract_squares
 
         def part(block: tuple[int, int]) -> None:
             a, b = block
             some = Rows(rows.indptr[a : b + 1], rows.indices)
-            subtract_squares(self.W, self.added, some, own.starts[a : b + 1], tile_for(self.W.shape[1]), own.blocks)
+            subtract_squares(self.W, self.added, some, own.starts[a : b + 1], own.blocks)
 
         if own.blocks.size:
             pool.for_each(part, pool.blocks(len(rows.indptr) - 1, _TOGETHER), threads=threads)
@@ -184,29 +182,26 @@ class LowRankMatrix(ItemMatrix):
         return _signed(out, self.added)
 
     def _subtract(self, projected: NDArray[np.float32], targets: Rows, scores: NDArray[np.float64]) -> None:
-        from komd._core.factor_products import subtract_targets, tile_for
+        from komd._core.factor_products import subtract_targets
 
-        subtract_targets(self.W, projected, targets, tile_for(self.W.shape[1]), scores)
+        subtract_targets(self.W, projected, targets, scores)
 
 
-def products(A: NDArray[np.float32], B: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A B', each entry summed in the same order: not so with BLAS, where it depends on the shapes."""
-    from komd._core.factor_products import factor_products, tile_for
+def subtract_signed(A: NDArray[np.float32], B: NDArray[np.float32], added: int, out: NDArray[np.float32]) -> None:
+    """Subtract A B' from `out`, the last `added` factors added instead.
 
-    if A.shape[1] == 1:
-        return A * B[:, 0]
-    out = np.empty((len(A), len(B)), np.float32)
-    factor_products(A, B, tile_for(B.shape[1]), out)
-    return out
+    Each product has the same bits whatever rows it is taken with: not so with BLAS, where it depends on the shapes.
+    """
+    from komd._core.factor_products import subtract_products
+
+    subtract_products(_signed(A, added), B, out)
 
 
 def _products_of(A: NDArray[np.float32], B: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:
-    return products(A[first:last], B)
-
-
-def signed_products(A: NDArray[np.float32], B: NDArray[np.float32], added: int) -> NDArray[np.float32]:
-    """The same with the last `added` factors negated."""
-    return products(_signed(A, added), B)
+    """A B' of the users first..last: all factors are added, to zeros."""
+    out = np.zeros((last - first, len(B)), np.float32)
+    subtract_signed(A[first:last], B, A.shape[1], out)
+    return out
 
 
 def _signed(factors: NDArray[Number], added: int) -> NDArray[Number]:
