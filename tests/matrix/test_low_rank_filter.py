@@ -186,7 +186,7 @@ def test_a_damaged_filter_is_refused():
     for name, wrong in (("filter", np.zeros((3, 2), np.float32)), ("filter_scale", np.zeros(1))):
         with pytest.raises(ModelFileError, match="filter is not one of these items"):
             komd.CFKOMD()._restore(arrays | {name: wrong})
-    with pytest.raises(ModelFileError, match="is not three numbers"):
+    with pytest.raises(ModelFileError, match="is not three or four numbers"):
         komd.CFKOMD()._restore(arrays | {"truncation": np.zeros(2)})
 
 
