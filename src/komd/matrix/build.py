@@ -10,14 +10,16 @@ from numpy.typing import NDArray
 
 from komd._core.groups import Rows
 from komd.errors import InputError, SolverError, argument
+from komd.kernels.functions import Linear
 from komd.kernels.stages import Stages
 from komd.matrix.dense import DenseMatrix
 from komd.matrix.density import sampled_density
-from komd.matrix.eigenvectors import VECTORS, Spectrum, leading
+from komd.matrix.eigenvectors import VECTORS, Operator, Spectrum, leading
 from komd.matrix.from_counts import dense_from_counts, matrix_from_counts
 from komd.matrix.item_matrix import Correction, ItemMatrix
 from komd.matrix.low_rank_filter import filter_truncated
 from komd.matrix.matrix_cache import MatrixCache
+from komd.matrix.pair_products import PairProducts
 from komd.matrix.ridge_filter import filter_ridge, ridge_precision
 from komd.matrix.storage import Plan, plan
 from komd.memory import budget, readable
@@ -42,9 +44,9 @@ def build(
     """K between items, numbered by falling popularity, from users' sorted rows.
 
     `storage` is "dense", "sparse", "streamed", or None for what is fastest within the `memory` budget. The exact filter
-    is dense; for other storages, and with a head, it is of low rank. With a `cache` the matrix of each stage is kept for builds that
-    begin alike; exact filters are then made in single precision where that is accurate enough, and items are scaled in
-    single precision.
+    is dense; for other storages, and with a head, it is of low rank. With a `cache` the matrix of each stage is kept
+    for builds that begin alike; exact filters are then made in single precision where that is accurate enough, and
+    items are scaled in single precision.
     """
     popularity = np.bincount(rows.indices, minlength=items)
     return _Build(rows, items, popularity, storage, threads, memory, cache).matrix(stages)
@@ -124,7 +126,7 @@ class _Build:
         K = self._scaled(stages.before_filter(), self.storage, room - vectors)
 
         def eigenvectors() -> Spectrum:
-            return leading(K, rank, self._chosen, threads=self.threads)
+            return leading(self._operator(stages.before_filter(), K), rank, self._chosen, threads=self.threads)
 
         if self.cache is None:
             spectrum = eigenvectors()
@@ -132,6 +134,14 @@ class _Build:
             key = (repr(stages.before_filter()), self.storage, rank)
             spectrum = self.cache.recall(key, eigenvectors, lambda found: found.vectors.nbytes)
         return self._corrected(K, filter_truncated(spectrum, stages.ridge, self._chosen, head=stages.head))
+
+    def _operator(self, stages: Stages, K: ItemMatrix) -> Operator:
+        """K for products with vectors: through the pairs where they are fewer than the entries."""
+        if not isinstance(stages.kernel, Linear) or isinstance(K, DenseMatrix):
+            return K
+        if not K.recomputed and 2 * len(self.rows.indices) >= K.nonzeros:
+            return K
+        return PairProducts(stages.entries(self.rows, self.items), self.rows)
 
     def _scaled(self, stages: Stages, storage: str | None, memory: str | int | None) -> ItemMatrix:
         """K up to the scaling of items by popularity."""

@@ -11,16 +11,17 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from komd import threads as pool
-from komd.matrix.item_matrix import ItemMatrix
+from komd.matrix.item_matrix import Advance
 from komd.progress import progress
 
-__all__ = ["PRODUCTS", "VECTORS", "Spectrum", "leading"]
+__all__ = ["PRODUCTS", "VECTORS", "Operator", "Spectrum", "leading"]
 
 _PASSES = 8  # more bring the vectors nearer, at the price of reading K again
 _NARROW = 2  # the block is so many times narrower than what is asked for
@@ -35,6 +36,20 @@ _NOTHING = 1e-5  # beside the largest: what single precision cannot tell from ze
 Product = Callable[["Vectors"], "Vectors"]
 Vectors = NDArray[np.float32]
 Small = NDArray[np.float64]
+
+
+class Operator(Protocol):
+    """A symmetric matrix between items that can be multiplied by vectors."""
+
+    @property
+    def items(self) -> int:
+        """The number of rows."""
+
+    def diagonal(self) -> NDArray[np.float32]:
+        """Its diagonal."""
+
+    def multiply(self, X: Vectors, *, threads: int | None = None, advance: Advance | None = None) -> Vectors:
+        """Its product with vectors; `advance` is told of the rows that are done."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +80,7 @@ class Spectrum:
         return float(self.values[-1] + self.residuals[-1]) if self.beyond_found > 0 else 0.0
 
 
-def leading(K: ItemMatrix, rank: int, chosen: int, *, threads: int | None = None) -> Spectrum:
+def leading(K: Operator, rank: int, chosen: int, *, threads: int | None = None) -> Spectrum:
     """The `rank` largest eigenvalues of K, of whose items the first `chosen` are not zero.
 
     The random vectors come from a fixed seed, so the answer is the same whenever it is asked for.
