@@ -246,9 +246,9 @@ def _edges(found: list[Results]) -> str:
                 text = chosen(search["trials"], metric)
                 record = next((record for record in search["trials"] if record["text"] == text), {"params": {}})
                 for name, value in record["params"].items():
-                    values, (other, off) = search["ranges"][name], INACTIVE.get(name, ("", None))
-                    if record["params"].get(other) == str(off):  # without effect
-                        continue
+                    values, others = search["ranges"][name], INACTIVE.get(name, {})
+                    if others and all(record["params"].get(other) == str(off) for other, off in others.items()):
+                        continue  # without effect
                     if len(values) > 2 and value in (values[0], values[-1]) and value not in NATURAL.get(name, ()):
                         at.setdefault(f"{name} = {value}", []).append(each.name)
         rows += [[model, name, str(len(where)), ", ".join(dict.fromkeys(where))] for name, where in at.items()]
@@ -262,6 +262,7 @@ NATURAL = {
     "user_damping": ("0.0",),
     "popularity": ("0.0",),
     "ridge": ("None",),
+    "head": ("0.0",),
     "prior": ("0.0",),
     "negatives_weight": ("0.0", "1.0"),
     "alpha": ("0.0",),

@@ -19,9 +19,10 @@ from threadpoolctl import threadpool_limits
 
 from komd import threads as pool
 from komd.matrix.item_matrix import Advance
+from komd.memory import budget
 from komd.progress import progress
 
-__all__ = ["PRODUCTS", "VECTORS", "Operator", "Spectrum", "leading"]
+__all__ = ["PRODUCTS", "VECTORS", "Operator", "Spectrum", "leading", "low_rank_fits"]
 
 _PASSES = 8  # more bring the vectors nearer, at the price of reading K again
 _NARROW = 2  # the block is so many times narrower than what is asked for
@@ -78,6 +79,11 @@ class Spectrum:
     def last(self) -> float:
         """The least eigenvalue kept, with its residual; 0 if nothing was left out."""
         return float(self.values[-1] + self.residuals[-1]) if self.beyond_found > 0 else 0.0
+
+
+def low_rank_fits(items: int, rank: int, memory: str | int | None = None) -> bool:
+    """Whether so many eigenvectors can be found within half of the budget; the other half is K's."""
+    return VECTORS * 4 * rank * items <= budget(memory) / 2
 
 
 def leading(K: Operator, rank: int, chosen: int, *, threads: int | None = None) -> Spectrum:

@@ -18,8 +18,9 @@ from komd.engine.requests import one_history
 from komd.engine.results import Solution
 from komd.errors import InputError, SolverError
 from komd.kernels.functions import Kernel, kernel_named
-from komd.kernels.recommended import recommended_parameters
+from komd.kernels.recommended import RECOMMENDED_RANK, recommended_parameters
 from komd.kernels.stages import Stages
+from komd.matrix.eigenvectors import low_rank_fits
 from komd.matrix.item_matrix import BlockSums, ItemMatrix
 from komd.matrix.ridge_filter import ridge_fits
 from komd.matrix.storage import known_storage
@@ -154,14 +155,18 @@ class CFKOMD(KernelBased):
     def recommended(cls, data: Any, *, memory: str | int | None = None) -> Self:
         """An unfitted model with parameters that suit the data, by a rule from its statistics; nothing is searched.
 
-        Users are damped by γ = ½. With at most 20,000 items:
+        With at most 20,000 items, users damped by γ = ½:
 
         - where items were chosen by 30 users or more on average, and an exact filter fits the `memory` budget: λ = 1,
           β = 0.3, a ridge of μ = 10, a prior of c = 0.003, and half of the negatives;
-        - else, by 3 users or more who chose 30 items or more each: λ = 1, β = 0.2, a ridge of μ = 40 of rank 96, and a
-          quarter of the negatives.
+        - else, by 3 users or more who chose 30 items or more each: λ = 1, β = 0.2, a ridge of μ = 40 and a head of ½ of
+          rank 96, and a quarter of the negatives.
 
-        Elsewhere no filter, λ = 2, and β = 2 / √(mean activity), at most 0.8 and rounded to a tenth: the shorter the
+        With 20,000 to 100,000 items, chosen by 3 users or more who chose 15 items or more each, where it fits the
+        `memory` budget: the linear kernel, γ = ¾, λ = 1, β = 0.15, a ridge of μ = 30 and a head of 2 of rank 512, and
+        no negatives.
+
+        Elsewhere no filter, γ = ½, λ = 2, and β = 2 / √(mean activity), at most 0.8 and rounded to a tenth: the shorter the
         histories, the more popularity has to say. Evidence: docs/results/rule.md. The rule aims at the top of the list
         (nDCG@100); for AUC on sparse data a smaller β, no filter and a small prior do better.
 
@@ -175,8 +180,9 @@ class CFKOMD(KernelBased):
         if interactions.pairs == 0:
             raise InputError(f"nothing to learn from: {interactions!r} holds no pair")
         chosen = int(np.count_nonzero(interactions.popularity))
-        fits = ridge_fits(interactions.shape[1], chosen, memory)
-        return cls(**recommended_parameters(interactions, fits))
+        items = interactions.shape[1]
+        exact, large = ridge_fits(items, chosen, memory), low_rank_fits(items, RECOMMENDED_RANK, memory)
+        return cls(**recommended_parameters(interactions, exact_filter_fits=exact, large_filter_fits=large))
 
     def stages(self) -> Stages:
         return Stages(

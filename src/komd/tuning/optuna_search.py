@@ -33,6 +33,8 @@ _STARTS: tuple[dict[str, Any], ...] = (
     {"popularity": 0.3, "ridge": 10.0, "negatives_weight": 0.5, "prior": 0.003},
     {"negatives_weight": 0.5, "prior": 0.001, "prior_power": 1.0},
     {"kernel": "linear", "popularity": 0.2, "ridge": 30.0, "negatives_weight": 0.0},
+    {"kernel": "linear", "user_damping": 0.75, "popularity": 0.15, "ridge": 30.0, "head": 2.0, "rank": 256}
+    | {"negatives_weight": 0.0},
 )
 
 GridPoint = tuple[int, ...]
@@ -143,10 +145,15 @@ class OptunaSearch:
     def _inactive(self, point: GridPoint) -> list[int]:
         """The positions of parameters without effect in this setting."""
         at = {parameter.name: k for k, parameter in enumerate(self._space)}
+        params = self._base.get_params()
+
+        def value(name: str) -> Any:
+            return self._space[at[name]].values[point[at[name]]] if name in at else params[name]
+
         return [
             at[name]
-            for name, (other, off) in INACTIVE.items()
-            if name in at and other in at and self._space[at[other]].values[point[at[other]]] == off
+            for name, others in INACTIVE.items()
+            if name in at and all(value(other) == off for other, off in others.items())
         ]
 
     def _canonical(self, point: GridPoint) -> GridPoint:
@@ -156,12 +163,13 @@ class OptunaSearch:
 
     def _size(self) -> int:
         """How many settings there are."""
-        sizes = {parameter.name: len(parameter.values) for parameter in self._space}
-        total = math.prod(sizes.values())
-        for name, (other, off) in INACTIVE.items():
-            if name in sizes and any(p.name == other and off in p.values for p in self._space):
-                both, n, k = sizes[name] * sizes[other], sizes[other], sizes[name]
-                total = total // both * ((n - 1) * k + 1)
+        values, params = {parameter.name: parameter.values for parameter in self._space}, self._base.get_params()
+        total = math.prod(map(len, values.values()))
+        for name, others in INACTIVE.items():
+            of_others = {other: values.get(other, (params.get(other),)) for other in others}
+            if name in values and all(off in of_others[other] for other, off in others.items()):
+                n, k = math.prod(map(len, of_others.values())), len(values[name])
+                total = total // (n * k) * ((n - 1) * k + 1)
         return total
 
     def _starting_points(self) -> list[GridPoint]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,16 +13,16 @@ from komd.engine.recommender import Recommender
 from komd.errors import InputError, nearest
 from komd.kernels import Polynomial
 from komd.matrix.build import DEFAULT_RANK
-from komd.matrix.eigenvectors import PRODUCTS, VECTORS
+from komd.matrix.eigenvectors import PRODUCTS, low_rank_fits
 from komd.matrix.expected_density import saturating_density
 from komd.matrix.ridge_filter import ridge_fits
-from komd.memory import budget as memory_budget
 
 __all__ = ["INACTIVE", "SPACES", "SearchParameter", "affordable", "free_parameters"]
 
 _OPERATIONS = 2e10  # of an exact filter, a second, at least
 _SPARSE_OPERATIONS = 2e9  # of products of a sparse K with vectors, a second
-_RANKS = (64, DEFAULT_RANK)  # of filters, if exact ones do not fit
+_RANKS = (64, DEFAULT_RANK, 2 * DEFAULT_RANK)  # of filters, if exact ones do not fit
+_FILTER: dict[str, tuple[Any, ...]] = {"ridge": (None,), "head": (0.0,)}  # its parameters, and no filter
 _LONGEST = 0.1  # of the time budget, for one filter: if it takes longer there is no time to search
 
 
@@ -62,11 +62,13 @@ SPACES: dict[str, tuple[SearchParameter, ...]] = {
     "CFKOMD": (
         SearchParameter("kernel", ("linear", "tanimoto", "rbf", Polynomial(degree=3, c=0.5))),
         SearchParameter("user_damping", _steps(0, 1, 5)),
-        SearchParameter("popularity", _steps(0, 1, 11)),
+        SearchParameter("popularity", (0.0, 0.05, 0.1, 0.15, *_steps(0.2, 1, 9))),
         # No filter is the limit of a large μ: the last value.
         SearchParameter("ridge", (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, None)),
+        SearchParameter("head", (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)),
         SearchParameter("prior", (0.0, 0.0003, 0.001, 0.003, 0.01, 0.03), cheap=True),
         SearchParameter("prior_power", (0.25, 0.5, 1.0), cheap=True),
+        SearchParameter("target", (-0.2, -0.1, 0.0, 0.1, 0.2, 0.3), cheap=True),
         _REGULARIZATION,
         SearchParameter("negatives_weight", _steps(0, 1, 5), cheap=True),
     ),
@@ -103,8 +105,8 @@ SPACES: dict[str, tuple[SearchParameter, ...]] = {
 }
 """Every model that has parameters to tune."""
 
-INACTIVE: dict[str, tuple[str, Any]] = {"rank": ("ridge", None), "prior_power": ("prior", 0.0)}
-"""Parameters without effect if another has this value."""
+INACTIVE: dict[str, dict[str, Any]] = {"rank": {"ridge": None, "head": 0.0}, "prior_power": {"prior": 0.0}}
+"""Parameters without effect if all of these others have these values."""
 
 
 def free_parameters(model: Recommender) -> tuple[SearchParameter, ...]:
@@ -128,24 +130,27 @@ def affordable(
     tell: Callable[[str], None],
 ) -> tuple[SearchParameter, ...]:
     """The parameters with filters of low rank, or without filters, if exact ones do not fit the memory or the time."""
-    if not any(parameter.name == "ridge" for parameter in parameters):
+    if not any(parameter.name in _FILTER for parameter in parameters):
         return parameters
     chosen = int(np.count_nonzero(data.popularity))
     entries = saturating_density(data.popularity, data.activity) * float(chosen) ** 2
 
     def fits(rank: int) -> bool:
         rank = min(rank, chosen)
-        in_memory = VECTORS * 4 * rank * data.shape[1] <= memory_budget(memory) / 2
+        in_memory = low_rank_fits(data.shape[1], rank, memory)
         return in_memory and entries * rank * PRODUCTS / _SPARSE_OPERATIONS <= _LONGEST * limit
 
-    if base.rank is None:
+    if base.rank is None and not base.head:
         in_time = float(chosen) ** 3 / _OPERATIONS <= _LONGEST * limit
         if in_time and ridge_fits(data.shape[1], chosen, memory):
-            return parameters
+            # Where an exact filter can be had, a head does no better (docs/results/filters.md).
+            return tuple(each for each in parameters if each.name != "head")
     ranks = tuple(rank for rank in (_RANKS if base.rank is None else (base.rank,)) if fits(rank))
     if not ranks:
         tell("no filters are tried: neither an exact one nor one of low rank fits the memory and the time")
-        return tuple(SearchParameter("ridge", (None,)) if each.name == "ridge" else each for each in parameters)
+        return tuple(replace(each, values=_FILTER.get(each.name, each.values)) for each in parameters)
+    # Another filter of the same eigenvectors costs little.
+    parameters = tuple(replace(each, cheap=each.cheap or each.name in _FILTER) for each in parameters)
     if base.rank is not None:
         return parameters
     tell(f"filters are of rank {' or '.join(map(str, ranks))}: an exact one does not fit the memory, or the time")
