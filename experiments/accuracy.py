@@ -41,7 +41,8 @@ RULE = "CFKOMD.recommended"
 WITHOUT = {
     "γ": {"user_damping": 0.0},
     "β": {"popularity": 0.0},
-    "filter": {"ridge": None, "rank": None},
+    "filter": {"ridge": None, "rank": None, "head": 0.0},
+    "head": {"head": 0.0},
     "prior": {"prior": 0.0},
     "θ < 1": {"negatives_weight": 1.0},
 }
