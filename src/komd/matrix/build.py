@@ -42,9 +42,9 @@ def build(
     """K between items, numbered by falling popularity, from users' sorted rows.
 
     `storage` is "dense", "sparse", "streamed", or None for what is fastest within the `memory` budget. The exact filter
-    is dense; for other storages, and with a head, it is of low rank. With a `cache` the matrix of each stage is kept for builds that
-    begin alike; exact filters are then made in single precision where that is accurate enough, and items are scaled in
-    single precision.
+    is dense; for other storages, and with a head, it is of low rank. With a `cache` the matrix of each stage is kept
+    for builds that begin alike; exact filters are then made in single precision where that is accurate enough, and
+    items are scaled in single precision.
     """
     popularity = np.bincount(rows.indices, minlength=items)
     return _Build(rows, items, popularity, storage, threads, memory, cache).matrix(stages)

@@ -82,7 +82,8 @@ class Truncation:
         if "truncation" not in arrays:
             return None
         facts = arrays["truncation"]
-        if facts.shape not in ((3,), (4,)) or facts.dtype != np.float64 or not np.isfinite(np.delete(facts, 2)).all():
+        numbers = facts.shape in ((3,), (4,)) and facts.dtype == np.float64
+        if not numbers or not np.isfinite(facts if len(facts) == 3 else np.delete(facts, 2)).all():
             raise ModelFileError("what was saved of the filter is not three or four numbers; save the model again")
         rank, last, error, *added = facts.tolist()
         return Truncation(int(rank), last, None if added else error, *map(int, added))
