@@ -3,8 +3,9 @@
     python tests/damaged_models.py 10000
 
 Bits, bytes, lengths and files of one model for each storage, filter, head and prior are changed at random, the
-manifest's entries too. Each case is loaded by `komd.load`, as Spark's workers load it, and with `verify=False`, which alone may
-answer differently, and only where a floating-point array was changed. Run by tests/test_store.py with few cases.
+manifest's entries too. Each case is loaded by `komd.load`, as Spark's workers load it, and with `verify=False`, which
+alone may answer differently, and only where a floating-point array was changed. Run by tests/test_store.py with few
+cases.
 """
 
 from __future__ import annotations

@@ -363,13 +363,13 @@ def test_no_folder_of_a_head_is_without_it(storage, prior):
 def test_a_damaged_head_is_refused(storage):
     arrays, model = saved_arrays(komd.CFKOMD(**HEAD, storage=storage).fit(data())), komd.CFKOMD(**HEAD, storage=storage)
     rank, last, error, added = arrays["truncation"]
-    assert np.isnan(error) and added == 24
+    assert (error, added) == (0, 24)
     model._restore(arrays)
     for wrong in (25.0, -1.0, 1e300):  # more factors added than there are, or fewer than none
         with pytest.raises(ModelFileError, match="filter is not one of these items"):
             model._restore(arrays | {"truncation": np.array([rank, last, error, wrong])})
     for wrong in (
-        [rank, last, error],  # without a head the error is a number
+        [rank, last, np.nan],
         [rank, last, error, np.nan],
         [rank, np.inf, error, added],
         [np.nan, last, error, added],
