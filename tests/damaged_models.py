@@ -2,9 +2,10 @@
 
     python tests/damaged_models.py 10000
 
-Bits, bytes, lengths and files of one model for each storage, filter and prior are changed at random, the manifest's
-entries too. Each case is loaded by `komd.load`, as Spark's workers load it, and with `verify=False`, which alone may
-answer differently, and only where a floating-point array was changed. Run by tests/test_store.py with few cases.
+Bits, bytes, lengths and files of one model for each storage, filter, head and prior are changed at random, the
+manifest's entries too. Each case is loaded by `komd.load`, as Spark's workers load it, and with `verify=False`, which
+alone may answer differently, and only where a floating-point array was changed. Run by tests/test_store.py with few
+cases.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ from pathlib import Path
 import komd
 
 FIXTURES = Path(__file__).parent / "fixtures" / "format1"
+HEADS = {  # fitted here: the first format had none
+    "dense-head": "CFKOMD(rank=4, head=1, target=-0.3, storage='dense')",
+    "sparse-head-prior": "CFKOMD(ridge=3, rank=4, head=1, prior=0.01, target=0.3, storage='sparse')",
+    "streamed-head": "CFKOMD(rank=4, head=0.5, negatives_weight=0, storage='streamed')",
+}
 BATCH = 250  # cases of one process
 
 
@@ -142,14 +148,18 @@ def main(cases: int) -> None:
     """All cases, some hundred to a process, so that a crash is seen and counted."""
     warnings.simplefilter("ignore")
     rng = random.Random(int(os.environ.get("SEED", "0")))
-    stored = sorted(p.name for p in FIXTURES.iterdir() if p.is_dir())
+    stored = sorted([*(p.name for p in FIXTURES.iterdir() if p.is_dir()), *HEADS])
     told: collections.Counter[str] = collections.Counter()
     failed = []
     with tempfile.TemporaryDirectory() as folder:
         models = {}
         for name in stored:
             path = Path(folder) / name
-            komd.load(FIXTURES / name).save(path)  # in the present format
+            if name in HEADS:
+                data = komd.generate(users=30, items=16, activity=5, tastes=3, rng=11)
+                komd.model_from_text(HEADS[name]).fit(data).save(path)
+            else:
+                komd.load(FIXTURES / name).save(path)  # in the present format
             models[name] = path, {p.name: p.read_bytes() for p in path.iterdir()}, answers(komd.load(path))
         for first in range(0, cases, BATCH):
             seeds = [rng.randrange(1 << 60) for _ in range(min(BATCH, cases - first))]

@@ -19,9 +19,10 @@ from tests._core.arrays import random_rows, rows_of, strip_of, weighted
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.integers(0, 2**32 - 1), st.booleans(), st.booleans(), st.booleans(), st.sampled_from([0.0, 0.5, None]))
-def test_lists_and_pairs_won(seed, exclude, listed, corrected, tie):
+@given(st.integers(0, 2**32 - 1), st.tuples(*[st.booleans()] * 4), st.sampled_from([0.0, 0.5, None]))
+def test_lists_and_pairs_won(seed, switches, tie):
     """A tie of None: places decide between equal scores."""
+    exclude, listed, corrected, multiplied = switches
     rng = np.random.default_rng(seed)
     m, count, n = int(rng.integers(1, 40)), 5, 7
     K = np.round(rng.random((m, m)) * (rng.random((m, m)) < 0.5), 1).astype(np.float32)  # rounded: there are ties
@@ -33,6 +34,7 @@ def test_lists_and_pairs_won(seed, exclude, listed, corrected, tie):
     candidates = np.flatnonzero(rng.random(m) < 0.8).astype(np.int32)
     chosen, places = int(rng.integers(0, m + 1)), rng.integers(0, m, m).astype(np.int32)
     correction = np.round(rng.standard_normal((count, m)), 1).astype(np.float32)
+    factors = rng.choice([0.5, 1.0, 3.0], m)
 
     # What is held whole, and the answers by the slow twins.
     scores = np.empty((count, m))
@@ -40,8 +42,11 @@ def test_lists_and_pairs_won(seed, exclude, listed, corrected, tie):
     for u, history in enumerate(histories):
         if not len(history):
             scores[u] = popularity
-        elif corrected:
+            continue
+        if corrected:
             scores[u] -= correction[u]
+        if multiplied:
+            scores[u] *= factors
     levelled = scores.copy()
     levelled[:, chosen:] = LOWEST
     top, won = [], []
@@ -72,7 +77,7 @@ def test_lists_and_pairs_won(seed, exclude, listed, corrected, tie):
         rank_strip(
             strip_of(K, first, last, rng),
             first,
-            ItemTerms(S[first:last], popularity[first:last]),
+            ItemTerms(S[first:last], factors[first:last] if multiplied else factors[:0], popularity[first:last]),
             users,
             correction[:, first:last].copy() if corrected else np.zeros((0, 0), np.float32),
             masks,

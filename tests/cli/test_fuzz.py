@@ -76,6 +76,7 @@ MODELS = [
         "EASE(regularization=0)",
     ),
     *("CFKOMD(ridge=)", "CFKOMD(ridge=1e30)", "CFKOMD(ridge=1e-30)", "CFKOMD(prior=1e300)", "CFKOMD(rank=10**9)", "()"),
+    *("CFKOMD(head=-1)", "CFKOMD(head=1e300)", "CFKOMD(head=1)", "CFKOMD(target=99)", "CFKOMD(target=-1)"),
     *(
         "CFKOMD(ridge=1e999)",
         "CFKOMD(rank=4, ridge=1)",

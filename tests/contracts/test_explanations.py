@@ -21,6 +21,9 @@ STAGES = [
     {"user_damping": 0.5, "ridge": 5.0},
     {"popularity": 0.3, "ridge": 30.0, "rank": 12},
     {"user_damping": 0.5, "popularity": 0.2, "ridge": 30.0, "rank": 13, "prior": 0.01},
+    {"user_damping": 0.5, "target": 0.5},
+    {"ridge": 3.0, "rank": 12, "head": 1.0, "prior": 0.01, "target": -0.5},
+    {"popularity": 0.2, "rank": 13, "head": 0.3},
 ]
 NEGATIVES = [{}, {"negatives": "mean"}, {"negatives_weight": 0.0}, {"negatives_weight": 0.3}]
 VARIANTS = [

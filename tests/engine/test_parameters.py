@@ -48,8 +48,10 @@ def test_get_and_set():
         "popularity": 0.0,
         "ridge": None,
         "rank": None,
+        "head": 0.0,
         "prior": 0.0,
         "prior_power": 0.5,
+        "target": 0.0,
         "negatives_weight": 1.0,
         "storage": None,
     }
@@ -67,6 +69,8 @@ def test_get_and_set():
         {"kernel": "rbf", "negatives": "some"},
         {"kernel": "rbf", "regularisation": 1.0},
         {"tolerance": 0.0, "regularization": 3.0},
+        {"head": -1.0, "regularization": 3.0},
+        {"target": 11.0, "regularization": 3.0},
     ],
 )
 def test_set_params_with_a_wrong_value_changes_nothing(wrong):
@@ -120,6 +124,15 @@ def test_other_wrong_values():
         komd.CFKOMD(negatives="none")
     with pytest.raises(InputError, match="unknown kernel 'liner'; did you mean 'linear'"):
         komd.CFKOMD(kernel="liner")
+    with pytest.raises(InputError, match=r"head must be >= 0, got -0\.5"):
+        komd.CFKOMD(head=-0.5)
+    with pytest.raises(InputError, match=r"target must be >= -10, got -10\.5"):
+        komd.CFKOMD(target=-10.5)
+    for name in ("head", "target"):
+        for value in (math.nan, math.inf, "much", None, True):
+            with pytest.raises(InputError, match=f"{name} must be .*got {value!r}"):
+                komd.CFKOMD(**{name: value})
+    assert {"head", "target"}.isdisjoint(komd.ECFOMD().get_params())
 
 
 def test_numpy_numbers_are_numbers():
@@ -136,6 +149,8 @@ BASES = [(model, FEW.get(model, {})) for model in MODELS.values()] + [
     (komd.CFKOMD, STAGES),
     (komd.CFKOMD, STAGES | {"rank": 4, "storage": "sparse"}),
     (komd.CFKOMD, STAGES | {"rank": 4, "storage": "streamed", "kernel": "rbf"}),
+    (komd.CFKOMD, STAGES | {"rank": 4, "head": 1.0, "target": -0.5, "storage": "sparse"}),
+    (komd.CFKOMD, {"head": 1.0, "target": 0.5}),
 ]
 
 
@@ -167,6 +182,8 @@ def test_a_huge_value_is_refused_with_its_bound():
     for text, words in {
         "CFKOMD(ridge=1e30)": r"ridge must be <= 1e\+09, got 1e\+30",
         "CFKOMD(prior=1e300)": r"prior must be <= 1e\+06, got 1e\+300",
+        "CFKOMD(head=1e300)": r"head must be <= 1e\+06, got 1e\+300",
+        "CFKOMD(target=10.5)": r"target must be <= 10, got 10\.5",
         "WRMF(regularization=1e300)": r"regularization must be <= 1e\+15, got 1e\+300",
         f"SLIM(max_iterations={10**40})": r"max_iterations must be <= 2,147,483,647, got 10\^40",
     }.items():

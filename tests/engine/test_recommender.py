@@ -168,6 +168,8 @@ STREAMED = [
     komd.ECFOMD(storage="streamed"),
     komd.CFKOMD(kernel="jaccard", negatives="mean", storage="streamed"),
     komd.CFKOMD(user_damping=0.5, popularity=0.2, ridge=30.0, rank=13, prior=0.01, storage="streamed"),
+    komd.CFKOMD(user_damping=0.5, target=0.4, storage="streamed"),
+    komd.CFKOMD(ridge=3.0, rank=13, head=1.0, prior=0.01, target=-0.4, storage="streamed"),
     komd.MSDW(alpha=0.15, locality=3, storage="streamed"),
     komd.RP3Beta(storage="streamed"),
 ]
@@ -208,7 +210,15 @@ def test_streamed_scores_are_those_of_lists_to_the_last_bit(model, room, data, m
 
 
 @pytest.mark.parametrize(
-    "model", [*STREAMED, komd.CFKOMD(), komd.CFKOMD(ridge=30.0, rank=12, storage="sparse")], ids=repr
+    "model",
+    [
+        *STREAMED,
+        komd.CFKOMD(),
+        komd.CFKOMD(ridge=30.0, rank=12, storage="sparse"),
+        komd.CFKOMD(target=0.4),
+        komd.CFKOMD(rank=12, head=1.0, target=0.4, storage="sparse"),
+    ],
+    ids=repr,
 )
 def test_explanations_have_the_same_score(model, data):
     model = model.clone().fit(data)

@@ -20,8 +20,10 @@ MODELS = (
     lambda **k: komd.RP3Beta(**k),
     lambda **k: komd.CFKOMD(user_damping=0.5, popularity=0.2, negatives_weight=0.3, **k),
     lambda **k: komd.CFKOMD(kernel="linear", user_damping=1, popularity=0.4, negatives_weight=0, **k),
+    lambda **k: komd.CFKOMD(user_damping=0.5, target=0.6, negatives_weight=0, **k),
+    lambda **k: komd.CFKOMD(kernel="linear", popularity=0.2, target=-0.4, **k),
 )
-NAMES = ("ecfomd", "mean", "jaccard", "polynomial", "msdw", "rp3beta", "stages", "no negatives")
+NAMES = ("ecfomd", "mean", "jaccard", "polynomial", "msdw", "rp3beta", "stages", "no negatives", "target", "long tail")
 MEASURES = ["auc", "map@50", "ndcg@10", "recall@20", "coverage@10", "novelty@5"]
 
 
@@ -64,7 +66,7 @@ def test_streamed_is_dense(make, folds, way):
         assert np.allclose(measured[0][name].values, measured[1][name].values, equal_nan=True), name
 
 
-@pytest.mark.parametrize("make", MODELS[:1] + MODELS[4:5], ids=["ecfomd", "msdw"])
+@pytest.mark.parametrize("make", MODELS[:1] + MODELS[4:5] + MODELS[8:9], ids=["ecfomd", "msdw", "target"])
 def test_people_without_history_are_served_by_popularity(make, folds, way):
     train, _ = folds
     guests = {"nobody": [], "someone": train.items.values[:3].to_pylist()}

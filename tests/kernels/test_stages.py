@@ -13,11 +13,13 @@ from komd.kernels.functions import Linear, Tanimoto
 from komd.kernels.stages import Stages
 from tests._core.arrays import random_rows, rows_of
 
-FULL = Stages(Tanimoto(), user_damping=0.5, popularity=0.2, ridge=10.0, rank=8, prior=0.01, prior_power=1.0)
+FILTER = {"user_damping": 0.5, "popularity": 0.2, "ridge": 10.0, "rank": 8, "head": 1.0}
+PRIOR = {"prior": 0.01, "prior_power": 1.0}
+FULL = Stages(Tanimoto(), **FILTER, **PRIOR, target=0.3)
 
 
 def test_one_value():
-    again = Stages(Tanimoto(), user_damping=0.5, popularity=0.2, ridge=10.0, rank=8, prior=0.01, prior_power=1.0)
+    again = Stages(Tanimoto(), **FILTER, **PRIOR, target=0.3)
     assert again == FULL and hash(again) == hash(FULL)
     assert Stages(Linear()) != Stages(Tanimoto())
     with pytest.raises(FrozenInstanceError):
@@ -26,10 +28,21 @@ def test_one_value():
 
 def test_cut_off_after_each_stage():
     kernel, damped = Tanimoto(), {"user_damping": 0.5}
-    assert FULL.before_prior() == Stages(kernel, **damped, popularity=0.2, ridge=10.0, rank=8)
+    assert FULL.before_target() == Stages(kernel, **FILTER, **PRIOR)
+    assert FULL.before_prior() == Stages(kernel, **FILTER)
     assert FULL.before_filter() == Stages(kernel, **damped, popularity=0.2)
     assert FULL.before_scaling() == Stages(kernel, **damped)
     assert Stages(kernel, **damped).before_scaling() == Stages(kernel, **damped)
+
+
+def test_what_is_a_filter_and_when_it_is_of_low_rank():
+    def of(**stages):
+        made = Stages(Linear(), **stages)
+        return made.filtered, made.low_rank
+
+    assert of() == of(target=1.0, prior=1.0) == (False, False)
+    assert of(ridge=1.0) == (True, False)
+    assert of(ridge=1.0, rank=8) == of(head=0.1) == of(ridge=1.0, head=0.1) == (True, True)
 
 
 @settings(deadline=None, max_examples=40)
@@ -55,9 +68,27 @@ def test_user_weights_item_scales_and_the_prior(seed, gamma, beta):
         assert stages.prior_factor(popularity) == pytest.approx(0.2 * expected * chosen, rel=1e-6)
 
 
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=30), st.floats(-4, 4))
+def test_target_factors_are_powers_of_mean_square_1(popularity, tau):
+    popularity = np.array(popularity)
+    chosen, found = popularity > 0, Stages(Linear(), target=tau).target_factors(popularity)
+    if tau == 0:
+        assert found is None
+        return
+    assert found.dtype == np.float64 and np.isfinite(found).all() and (found > 0).all()
+    if chosen.any():
+        powers = np.maximum(popularity, 1.0) ** tau
+        assert found == pytest.approx(powers / np.sqrt((powers[chosen] ** 2).mean()))
+
+
 def test_no_power_overflows():
     popularity = np.array([10**9, 10**6, 1, 0])
     for beta in (1.0, 30.0, 300.0):
         scale = Stages(Linear(), popularity=beta).item_scale(popularity)
         assert np.isfinite(scale).all() and (scale > 0).all()
         assert (scale[:3] ** 2).mean() == pytest.approx(1)
+    for tau in (-10.0, 10.0):
+        factors = Stages(Linear(), target=tau).target_factors(popularity)
+        assert np.isfinite(factors).all() and (factors > 0).all() and np.isfinite(1 / factors).all()
+        assert (factors[:3] ** 2).mean() == pytest.approx(1)

@@ -203,6 +203,135 @@ def test_a_filtered_model_serves_explains_and_travels(model, small, tmp_path):
     assert len(loaded.similar_items([item], n=5)) == 5
 
 
+# ---- the target ---------------------------------------------------------------------------------------------------
+
+
+def factors_of(model):
+    """t by its definition."""
+    d = model.catalogue.popularity
+    powers = np.maximum(d, 1) ** float(model.target)
+    return powers / np.sqrt((powers[d > 0] ** 2).mean())
+
+
+@pytest.mark.parametrize("storage", ["dense", "sparse", "streamed"])
+@pytest.mark.parametrize("theta", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("tau", [-1.5, 0.4, 3.0])
+@pytest.mark.parametrize("stages", [{}, {"prior": 0.01, "ridge": 3.0, "rank": 12, "head": 1.0}], ids=["plain", "head"])
+def test_the_target_multiplies_what_a_history_says_and_nothing_else(stages, tau, theta, storage, small):
+    """t_j Σ_i w_i K(i, j) − b S_j, by brute force; the weights are those without a target."""
+    held = {**stages, "negatives_weight": theta, "storage": storage}
+    plain, model = (komd.CFKOMD(**held, target=target).fit(small) for target in (0.0, tau))
+    K, t, rows = matrix_of(model), factors_of(model), model.catalogue.histories
+    assert np.array_equal(matrix_of(plain), K) and np.array_equal(plain.S, model.S)
+    weights, offsets = plain.weigh(rows, plain.matrix.own_entries(rows.rows))
+    scores, lists = model.block_scores(rows), model.recommend(n=10).to_arrow()
+    found = lists.group_by("user_id", use_threads=False).aggregate([("item_id", "list")])
+    listed = dict(zip(found["user_id"].to_pylist(), found["item_id_list"].to_pylist(), strict=True))
+    for u, h in enumerate(histories_of(model)):
+        part = slice(rows.indptr[u], rows.indptr[u + 1])
+        said = weights[part] @ K[h]
+        expected = t * said - offsets[u] * model.S
+        size = np.abs(t * said) + np.abs(offsets[u] * model.S) + t
+        assert np.allclose(scores[u] / size, expected / size, atol=1e-5)
+        mine = model.catalogue.item_ids(np.array(_best(scores[u], h, 10), np.int32)).to_pylist()
+        assert listed[model.catalogue.users[u]] == mine
+
+
+def _best(scores, history, n):
+    """The n best items by brute force: equal scores by falling popularity, as items are numbered."""
+    others = [j for j in range(len(scores)) if j not in set(history.tolist())]
+    return sorted(others, key=lambda j: (-scores[j], j))[:n]
+
+
+@pytest.mark.parametrize("tau", [-2.0, 0.5, 2.0])
+def test_the_target_leaves_the_order_of_items_of_which_a_history_says_nothing(tau):
+    """Their scores are −b S_j, below zero: multiplied by t_j too, popular items would come last."""
+    R = np.kron(np.eye(2), np.ones((1, 6))).repeat([6, 9], axis=0) * (np.random.default_rng(0).random((15, 12)) < 0.6)
+    plain, model = (fitted(komd.CFKOMD(target=target), R > 0) for target in (0.0, tau))
+    K, checked = matrix_of(plain), 0
+    for u, h in enumerate(histories_of(plain)):
+        if not len(h):
+            continue
+        unconnected = np.flatnonzero(~K[h].any(axis=0))
+        row = plain.catalogue.histories.block(u, u + 1)
+        before, after = (each.block_scores(row)[0][unconnected] for each in (plain, model))
+        assert (before < 0).any() and np.allclose(after, before, rtol=1e-12, atol=0)
+        checked += len(np.unique(before)) > 1
+    assert checked
+
+
+@pytest.mark.parametrize("theta", [0.0, 0.5])
+@pytest.mark.parametrize("storage", ["dense", "sparse", "streamed"])
+def test_known_users_strangers_batches_and_aucs_of_a_target(storage, theta, small, monkeypatch):
+    from komd.engine import item_based
+
+    train, test = next(iter(komd.split.folds(small, rng=0)))
+    model = komd.CFKOMD(user_damping=0.5, target=0.7, negatives_weight=theta, storage=storage).fit(train)
+    user = train.users[5]
+    history = list(train.history(user))
+    known, everybody = model.recommend(user, n=9).to_arrow(), model.recommend(n=9).to_arrow()
+    guest = model.recommend(histories={"guest": history}, n=9).to_arrow()
+    assert known.drop_columns("user_id").equals(guest.drop_columns("user_id"))
+    assert known.to_pylist() == [row for row in everybody.to_pylist() if row["user_id"] == user]
+    with pytest.warns(komd.FallbackWarning):
+        nobody = model.recommend(histories={"nobody": []}, n=5).to_arrow()
+    assert nobody["score"].to_pylist() == sorted(train.popularity.tolist(), reverse=True)[:5]  # not multiplied
+    found = komd.evaluate(model, test, metrics=["auc"], ties="half")["auc"].values
+    monkeypatch.setattr(item_based, "_ROWS_SHARE", 0.0)
+    assert np.array_equal(komd.evaluate(model, test, metrics=["auc"], ties="half")["auc"].values, found)
+
+
+def test_aucs_of_a_target_by_brute_force(small):
+    train, test = next(iter(komd.split.folds(small, rng=0)))
+    model = komd.CFKOMD(target=0.7, storage="streamed").fit(train)
+    measured = komd.evaluate(model, test, metrics=["auc"], ties="half")
+    scores, chosen = model.block_scores(model.catalogue.histories), model.catalogue.chosen
+    scores[:, chosen:] = -np.inf
+    number = {item: k for k, item in enumerate(model.catalogue.item_ids(np.arange(scores.shape[1])).to_pylist())}
+    areas = []
+    for u, h in enumerate(histories_of(model)):
+        user = model.catalogue.users[u]
+        wanted = [number[item] for item in test.history(user)] if user in test.users else []
+        others = np.setdiff1d(np.arange(scores.shape[1]), [*h, *wanted])
+        if wanted and len(h):
+            areas.append(reference.area_under_curve(scores[u][wanted], scores[u][others], 0.5))
+    assert len(areas) > 20 and measured["auc"].mean == pytest.approx(np.mean(areas), abs=1e-12)
+
+
+def test_similar_items_are_those_of_k_alone(small):
+    plain, model = (komd.CFKOMD(target=target).fit(small) for target in (0.0, 2.0))
+    assert (
+        model.similar_items(list(small.items)[:5], n=7)
+        .to_arrow()
+        .equals(plain.similar_items(list(small.items)[:5], n=7).to_arrow())
+    )
+
+
+def test_parts_of_an_explanation_are_weight_similarity_and_target(small):
+    model = komd.CFKOMD(target=0.7, negatives_weight=0.5).fit(small)
+    user, item = small.users[5], small.items[11]
+    why, table = model.explain(user, item), model.explain(user, item).to_arrow()
+    number = model.catalogue.item_ids(np.arange(50)).to_pylist().index(item)
+    t = factors_of(model)[number]
+    expected = table["weight"].to_numpy() * table["similarity"].to_numpy() * t
+    assert np.allclose(table["contribution"].to_numpy(), expected, rtol=1e-12)
+    assert why.score == pytest.approx(table["contribution"].to_numpy().sum() + why.global_term, abs=1e-13)
+    plain = komd.CFKOMD(negatives_weight=0.5).fit(small).explain(user, item)
+    assert why.global_term == plain.global_term and why.global_term < 0
+
+
+def test_another_fit_and_a_loaded_model_have_their_own_factors(small, tmp_path):
+    model = komd.CFKOMD(target=0.7).fit(small)
+    before = model.target_factors
+    model.save(tmp_path / "m.komd")
+    loaded = komd.load(tmp_path / "m.komd")
+    assert np.array_equal(loaded.target_factors, before) and np.array_equal(loaded.scored_S, model.scored_S)
+    model.fit(komd.generate(users=90, items=40, activity=6, rng=1))
+    assert model.target_factors.shape == (40,) and not np.array_equal(model.target_factors, before[:40])
+    model.set_params(target=0.0).fit(small)
+    assert model.target_factors is None and model.scored_S is model.S
+
+
 @pytest.mark.data
 def test_filtered_kernels_win_on_movielens(ml_1m):
     """One round of the paper's protocol: above EASE's best on both measures, which no kernel of the paper is."""

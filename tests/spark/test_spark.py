@@ -28,6 +28,8 @@ MODELS = [
     "MSDW(alpha=0.15, locality=3, storage='streamed')",
     "RP3Beta(storage='sparse')",
     "CFKOMD(popularity=0.2, ridge=50, rank=12, prior=0.01, storage='streamed')",
+    "CFKOMD(ridge=5, rank=12, head=1, prior=0.01, target=0.3, negatives_weight=0, storage='sparse')",
+    "CFKOMD(rank=12, head=0.5, target=-0.2, storage='streamed')",
 ]
 
 
@@ -69,7 +71,7 @@ def test_lists_are_those_of_one_machine_to_the_last_bit(text, spark, frame, data
 def variants():
     """Every combination of CF-KOMD's stages and storages; all of them with KOMD_FUZZ, some by default."""
     kernels = ("'linear'", "'tanimoto'", "'jaccard'", "RBF(gamma=1)", "Polynomial(degree=2, c=1)")
-    filters = ("", "ridge=20, ", "ridge=50, rank=12, ")
+    filters = ("", "ridge=20, ", "ridge=50, rank=12, ", "rank=12, head=1, target=0.3, ")
     every = [
         f"CFKOMD(kernel={kernel}, user_damping={damping}, popularity={popularity}, {ridge}prior={prior}, "
         f"negatives='{negatives}', storage='{storage}')"

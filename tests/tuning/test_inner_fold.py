@@ -35,6 +35,12 @@ SETTINGS = [
     "CFKOMD(prior=0.003, storage='sparse')",
     "CFKOMD(user_damping=0.5, popularity=0.3, ridge=10, prior=0.01)",
     "CFKOMD(popularity=0.2, ridge=30, rank=20, prior=0.01, storage='sparse')",
+    "CFKOMD(target=0.5)",
+    "CFKOMD(target=-0.5, negatives_weight=0.5)",
+    "CFKOMD(popularity=0.2, rank=20, head=1, storage='sparse')",
+    "CFKOMD(popularity=0.2, rank=20, head=2, target=0.3, storage='sparse')",
+    "CFKOMD(popularity=0.2, ridge=10, rank=20, head=1, prior=0.01, negatives_weight=0)",
+    "CFKOMD(ridge=30, rank=20, head=1, target=0.3, prior=0.01, storage='streamed')",
     "ECFOMD()",
     "MSDW()",
 ]
@@ -73,6 +79,19 @@ def test_another_filter_of_low_rank_needs_no_other_eigenvectors(inner, monkeypat
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # the second filter is approximate, of which a search does not warn every time
         fold.measure(komd.CFKOMD(popularity=0.2, ridge=0.1, rank=20, storage="sparse"))
+
+
+def test_another_target_or_head_builds_as_little_as_it_can(inner, monkeypatch):
+    train, test = inner
+    fold, setting = InnerFold(train, test, "auc", room=1 << 30), {"popularity": 0.2, "rank": 20, "storage": "sparse"}
+    fold.measure(komd.CFKOMD(**setting, ridge=30))
+    for name in ("leading", "matrix_from_counts"):
+        monkeypatch.setattr(f"komd.matrix.build.{name}", lambda *words, **more: pytest.fail("made again"))
+    fold.measure(komd.CFKOMD(**setting, head=1))
+    monkeypatch.setattr("komd.matrix.build.filter_truncated", lambda *words, **more: pytest.fail("filtered again"))
+    monkeypatch.setattr("komd.matrix.low_rank.LowRankMatrix.sums", lambda *words: pytest.fail("summed again"))
+    for target in (-0.5, 0.5):
+        fold.measure(komd.CFKOMD(**setting, head=1, target=target))
 
 
 def test_a_filter_that_single_precision_cannot_do_is_done_in_double(inner, monkeypatch):

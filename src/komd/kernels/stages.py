@@ -1,4 +1,4 @@
-"""What K is, as one value: the stages that every method made of counts goes through (docs/guide/maths.md, "Stages")."""
+"""What K is, as one value: the stages of every method made of counts (docs/guide/maths.md, "Kernels in stages")."""
 
 from __future__ import annotations
 

@@ -72,9 +72,8 @@ class Truncation:
 
     def arrays(self) -> Arrays:
         """The array to save; `from_arrays` restores it."""
-        if self.error is None:
-            return {"truncation": np.array([self.rank, self.last, np.nan, self.added])}
-        return {"truncation": np.array([self.rank, self.last, self.error])}
+        facts = (0.0, self.added) if self.error is None else (self.error,)  # four numbers: a head, and no error
+        return {"truncation": np.array([self.rank, self.last, *facts])}
 
     @staticmethod
     def from_arrays(arrays: Arrays) -> Truncation | None:
@@ -82,7 +81,7 @@ class Truncation:
         if "truncation" not in arrays:
             return None
         facts = arrays["truncation"]
-        if facts.shape not in ((3,), (4,)) or facts.dtype != np.float64 or not np.isfinite(np.delete(facts, 2)).all():
+        if facts.shape not in ((3,), (4,)) or facts.dtype != np.float64 or not np.isfinite(facts).all():
             raise ModelFileError("what was saved of the filter is not three or four numbers; save the model again")
         rank, last, error, *added = facts.tolist()
         return Truncation(int(rank), last, None if added else error, *map(int, added))

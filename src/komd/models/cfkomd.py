@@ -93,7 +93,7 @@ class CFKOMD(KernelBased):
     target
         τ, from −10 to 10: what a history says for item j is multiplied by d_j^τ (of mean square 1). It is the one
         asymmetry: a K that does not favour popular items may still recommend them, or long tails with τ < 0. What the
-        negatives take away (`negatives_weight`) is not multiplied, so that scores below zero keep their order.
+        negatives subtract (`negatives_weight`) is not multiplied, so that scores below zero keep their order.
     negatives_weight
         θ >= 0: how much the items not chosen count, in the problem (θq) and in the score; 1 is the paper, 0 leaves them
         out.

@@ -58,6 +58,6 @@ class InnerFold:
             stages, rows, items = model.stages(), self._catalogue.histories.rows, len(self._catalogue.order)
             options = {"storage": model.storage, "threads": self._threads, "memory": self._memory}
             matrix = build(stages, rows, items, cache=self._cache, **options)  # type: ignore[arg-type]
-        key = (repr(stages), model.storage, "sums")
+        key = (repr(stages.before_target()), model.storage, "sums")
         S = self._cache.recall(key, lambda: matrix.sums(self._threads), lambda sums: sums.nbytes)
         return model.learned(self._catalogue, matrix, S)
