@@ -7,6 +7,7 @@ import pytest
 
 import komd
 from komd.errors import InputError
+from komd.kernels import recommended as rule
 
 
 def test_what_is_recommended_follows_the_rule():
@@ -19,6 +20,7 @@ def test_what_is_recommended_follows_the_rule():
     )
     middling = komd.CFKOMD.recommended(komd.generate(users=150, items=1000, activity=60, rng=0))
     assert (middling.ridge, middling.rank, middling.popularity, middling.prior) == (40.0, 96, 0.2, 0.0)
+    assert middling.head == 0.5
     for activity in (3, 16):
         few = komd.generate(users=150, items=1000, activity=activity, rng=0)  # at most 9 users an item
         found = komd.CFKOMD.recommended(few)
@@ -30,3 +32,26 @@ def test_what_is_recommended_follows_the_rule():
         komd.ECFOMD.recommended(many)
     with pytest.raises(InputError, match="nothing to learn from"):
         komd.CFKOMD.recommended(many.keep(np.zeros(many.pairs, bool)))
+
+
+def test_a_large_catalogue_gets_a_head_where_it_fits(monkeypatch):
+    data = komd.generate(users=900, items=400, activity=20, rng=0)
+    monkeypatch.setattr(rule, "_FILTERED", 300)
+    large = komd.CFKOMD(
+        kernel="linear",
+        regularization=1.0,
+        user_damping=0.75,
+        popularity=0.15,
+        ridge=30.0,
+        rank=512,
+        head=2.0,
+        negatives_weight=0.0,
+    )
+    assert komd.CFKOMD.recommended(data).get_params() == large.get_params()
+    assert komd.CFKOMD.recommended(data, memory="1MB").head == 0.0
+    monkeypatch.setattr(rule, "_LARGE", 350)  # beyond what was measured
+    assert komd.CFKOMD.recommended(data).head == 0.0
+    monkeypatch.undo()
+    monkeypatch.setattr(rule, "_FILTERED", 300)
+    short = komd.generate(users=900, items=400, activity=8, rng=0)
+    assert komd.CFKOMD.recommended(short).head == 0.0

@@ -68,11 +68,21 @@ def test_parameters_without_effect_are_not_searched(data):
     """Without a prior its power means nothing: one setting, not one for each power."""
     lines = []
     rest = {"kernel": "linear", "user_damping": 0.5, "popularity": 0.2, "ridge": 5.0}
-    model = komd.CFKOMD(**rest, regularization=1.0, negatives_weight=0.5)
+    model = komd.CFKOMD(**rest, regularization=1.0, negatives_weight=0.5, target=0.05)
     found = komd.tune(model, data, trials=100, rounds=1, say=lines.append)
     shares, powers = (len(parameter.values) for parameter in SPACES["CFKOMD"] if parameter.name.startswith("prior"))
     assert len({trial.text for trial in found.trials}) == len(found.trials) == (shares - 1) * powers + 1
     assert lines[-1] == "every setting has been tried"
+
+
+def test_without_a_filter_its_rank_is_not_searched(data, monkeypatch):
+    plant(monkeypatch, lambda model: -abs(model.head - 1.0))
+    monkeypatch.setattr("komd.tuning.search_space.ridge_fits", lambda items, chosen, memory: False)
+    rest = {"kernel": "linear", "user_damping": 0.5, "popularity": 0.2, "target": 0.05, "prior": 0.02}
+    model = komd.CFKOMD(**rest, prior_power=2.0, regularization=1.0, negatives_weight=0.5)
+    found = komd.tune(model, data, trials=1000, rounds=1)
+    ridges, heads = (len(each.values) for each in SPACES["CFKOMD"] if each.name in ("ridge", "head"))
+    assert len({trial.text for trial in found.trials}) == len(found.trials) == (ridges * heads - 1) * 3 + 1
 
 
 def test_without_optuna(data, monkeypatch):
