@@ -23,6 +23,7 @@ __all__ = ["OptunaSearch", "Proposal"]
 _STARTUP = 10  # settings drawn at random before the estimator is used
 _REPEATS = 10  # proposals in a row that were tried already, after which a new one is drawn at random
 _BORROWED = 3  # best settings whose cheap parameters are tried with a new matrix
+_FIRST = {"regularization": 0, "negatives_weight": 1, "prior": 2, "target": 3, "ridge": 4, "head": 5}  # neighbours
 _GOOD = 0.3  # the best share of trials, whose cheap neighbours are tried
 
 _USUAL = {"user_damping": 0.5, "regularization": 1.0, "rank": 64}
@@ -67,20 +68,21 @@ class OptunaSearch:
             sampler = optuna.samplers.TPESampler(seed=rng + len(tried), n_startup_trials=_STARTUP, multivariate=True)
         pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0)
         self._study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
-        self._queue: list[GridPoint] = []
+        self._queue: dict[GridPoint, float] = {}  # settings to try, and the value of the one that each is like
         self._tried: dict[GridPoint, Trial] = {}
         for trial in tried:
             self._replay(trial)
-        self._queue = [point for point in self._starting_points() if point not in self._tried] + self._queue
+        for point in self._starting_points():
+            self._enqueue(point, math.inf)
 
     def ask(self) -> Proposal | None:
         """The next setting; None when all have been tried."""
         if len(self._tried) >= self._size():
             return None
-        while self._queue:
-            point = self._queue.pop(0)
-            if point not in self._tried:
-                return self._fixed_proposal(point)
+        if self._queue:
+            point = max(self._queue, key=self._queue.__getitem__)  # the first of equals
+            del self._queue[point]
+            return self._fixed_proposal(point)
         for _ in range(_REPEATS):
             trial = self._study.ask(self._distributions)
             point = self._canonical(tuple(int(trial.params[parameter.name]) for parameter in self._space))
@@ -103,6 +105,7 @@ class OptunaSearch:
     def tell(self, proposal: Proposal, trial: Trial) -> None:
         """Record the trial of a proposal."""
         self._tried[proposal.point] = trial
+        self._queue.pop(proposal.point, None)
         self._finish(proposal.trial, trial)
         self._enqueue_neighbours(proposal.point, trial)
 
@@ -119,7 +122,7 @@ class OptunaSearch:
 
         A new matrix is tried with the cheap parameters of the best settings so far. A setting that is among the best
         of all and the best with its matrix is followed by its neighbours in one cheap parameter: so the cheap
-        parameters of every good matrix are optimised by hill climbing.
+        parameters of every good matrix are optimised by hill climbing. What is like the best settings is tried first.
         """
         if trial.state != "complete":
             return
@@ -128,19 +131,20 @@ class OptunaSearch:
         same_matrix = [value for p, value in done.items() if all(p[at] == point[at] for at in expensive)]
         if not same_matrix:
             for best in sorted(done, key=done.__getitem__, reverse=True)[:_BORROWED]:
-                self._enqueue(tuple(point[at] if at in expensive else best[at] for at in range(len(point))))
+                borrowed = tuple(point[at] if at in expensive else best[at] for at in range(len(point)))
+                self._enqueue(borrowed, trial.value)
         values = sorted([*done.values(), trial.value], reverse=True)
         if trial.value < values[int(_GOOD * (len(values) - 1))] or trial.value <= max(same_matrix, default=-math.inf):
             return
-        for at, parameter in enumerate(self._space):
-            for step in (-1, 1) if parameter.cheap else ():
-                if 0 <= point[at] + step < len(parameter.values):
-                    self._enqueue((*point[:at], point[at] + step, *point[at + 1 :]))
+        for at in sorted(range(len(point)), key=lambda at: _FIRST.get(self._space[at].name, len(_FIRST))):
+            for step in (-1, 1) if self._space[at].cheap else ():
+                if 0 <= point[at] + step < len(self._space[at].values):
+                    self._enqueue((*point[:at], point[at] + step, *point[at + 1 :]), trial.value)
 
-    def _enqueue(self, point: GridPoint) -> None:
+    def _enqueue(self, point: GridPoint, like: float) -> None:
         point = self._canonical(point)
-        if point not in self._tried and point not in self._queue:
-            self._queue.append(point)
+        if point not in self._tried:
+            self._queue[point] = max(like, self._queue.get(point, -math.inf))
 
     def _inactive(self, point: GridPoint) -> list[int]:
         """The positions of parameters without effect in this setting."""
@@ -206,6 +210,7 @@ class OptunaSearch:
             )
         )
         self._tried[point] = trial
+        self._queue.pop(point, None)
         self._enqueue_neighbours(point, trial)
 
 
