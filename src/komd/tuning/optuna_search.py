@@ -23,7 +23,7 @@ __all__ = ["OptunaSearch", "Proposal"]
 _STARTUP = 10  # settings drawn at random before the estimator is used
 _REPEATS = 10  # proposals in a row that were tried already, after which a new one is drawn at random
 _BORROWED = 3  # best settings whose cheap parameters are tried with a new matrix
-_FIRST = {"regularization": 0, "negatives_weight": 1, "prior": 2, "target": 3, "ridge": 4, "head": 5}  # neighbours
+_FIRST = ("prior", "regularization", "negatives_weight", "target", "ridge", "head", "prior_power")  # of neighbours
 _GOOD = 0.3  # the best share of trials, whose cheap neighbours are tried
 
 _USUAL = {"user_damping": 0.5, "regularization": 1.0, "rank": 64}
@@ -136,7 +136,7 @@ class OptunaSearch:
         values = sorted([*done.values(), trial.value], reverse=True)
         if trial.value < values[int(_GOOD * (len(values) - 1))] or trial.value <= max(same_matrix, default=-math.inf):
             return
-        for at in sorted(range(len(point)), key=lambda at: _FIRST.get(self._space[at].name, len(_FIRST))):
+        for at in sorted(range(len(point)), key=lambda at: _place(self._space[at].name)):
             for step in (-1, 1) if self._space[at].cheap else ():
                 if 0 <= point[at] + step < len(self._space[at].values):
                     self._enqueue((*point[:at], point[at] + step, *point[at + 1 :]), trial.value)
@@ -225,3 +225,8 @@ def _nearest(parameter: SearchParameter, value: Any) -> int:
     if value is None or not isinstance(value, (int, float)):
         return len(values) - 1
     return int(np.argmin([abs(each - value) if isinstance(each, (int, float)) else math.inf for each in values]))
+
+
+def _place(name: str) -> int:
+    """Where a parameter stands in the order in which neighbours are tried."""
+    return _FIRST.index(name) if name in _FIRST else len(_FIRST)
