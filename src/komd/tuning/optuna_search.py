@@ -22,7 +22,6 @@ __all__ = ["OptunaSearch", "Proposal"]
 
 _STARTUP = 10  # settings drawn at random before the estimator is used
 _REPEATS = 10  # proposals in a row that were tried already, after which a new one is drawn at random
-_BORROWED = 3  # best settings whose cheap parameters are tried with a new matrix
 _FIRST = ("prior", "regularization", "negatives_weight", "target", "ridge", "head", "prior_power")  # of neighbours
 _GOOD = 0.3  # the best share of trials, whose cheap neighbours are tried
 
@@ -68,7 +67,8 @@ class OptunaSearch:
             sampler = optuna.samplers.TPESampler(seed=rng + len(tried), n_startup_trials=_STARTUP, multivariate=True)
         pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0)
         self._study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
-        self._queue: dict[GridPoint, float] = {}  # settings to try, and the value of the one that each is like
+        # Settings to try: the value of the one that each is like, and whether it is so with another matrix.
+        self._queue: dict[GridPoint, tuple[float, bool]] = {}
         self._tried: dict[GridPoint, Trial] = {}
         for trial in tried:
             self._replay(trial)
@@ -120,7 +120,7 @@ class OptunaSearch:
     def _enqueue_neighbours(self, point: GridPoint, trial: Trial) -> None:
         """Enqueue settings with the same item-item matrix that differ in cheap parameters, so that they cost little.
 
-        A new matrix is tried with the cheap parameters of the best settings so far. A setting that is among the best
+        A new matrix is tried with the cheap parameters of the best setting so far. A setting that is among the best
         of all and the best with its matrix is followed by its neighbours in one cheap parameter: so the cheap
         parameters of every good matrix are optimised by hill climbing. What is like the best settings is tried first.
         """
@@ -130,9 +130,9 @@ class OptunaSearch:
         expensive = [at for at, parameter in enumerate(self._space) if not parameter.cheap]
         same_matrix = [value for p, value in done.items() if all(p[at] == point[at] for at in expensive)]
         if not same_matrix:
-            for best in sorted(done, key=done.__getitem__, reverse=True)[:_BORROWED]:
-                borrowed = tuple(point[at] if at in expensive else best[at] for at in range(len(point)))
-                self._enqueue(borrowed, trial.value)
+            best = max(done, key=done.__getitem__, default=point)
+            borrowed = tuple(point[at] if at in expensive else best[at] for at in range(len(point)))
+            self._enqueue(borrowed, done.get(best, trial.value), other_matrix=True)
         values = sorted([*done.values(), trial.value], reverse=True)
         if trial.value < values[int(_GOOD * (len(values) - 1))] or trial.value <= max(same_matrix, default=-math.inf):
             return
@@ -141,10 +141,10 @@ class OptunaSearch:
                 if 0 <= point[at] + step < len(self._space[at].values):
                     self._enqueue((*point[:at], point[at] + step, *point[at + 1 :]), trial.value)
 
-    def _enqueue(self, point: GridPoint, like: float) -> None:
+    def _enqueue(self, point: GridPoint, like: float, other_matrix: bool = False) -> None:
         point = self._canonical(point)
         if point not in self._tried:
-            self._queue[point] = max(like, self._queue.get(point, -math.inf))
+            self._queue[point] = max((like, other_matrix), self._queue.get(point, (-math.inf, False)))
 
     def _inactive(self, point: GridPoint) -> list[int]:
         """The positions of parameters without effect in this setting."""

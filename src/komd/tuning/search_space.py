@@ -66,7 +66,7 @@ SPACES: dict[str, tuple[SearchParameter, ...]] = {
         # No filter is the limit of a large μ: the last value.
         SearchParameter("ridge", (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, None)),
         SearchParameter("head", (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)),
-        SearchParameter("prior", (0.0, 0.0003, 0.001, 0.003, 0.01, 0.03), cheap=True),
+        SearchParameter("prior", (0.0, 0.001, 0.003, 0.01, 0.03), cheap=True),
         SearchParameter("prior_power", (0.25, 0.5, 1.0), cheap=True),
         SearchParameter("target", (-0.2, -0.1, 0.0, 0.1, 0.2, 0.3), cheap=True),
         _REGULARIZATION,
