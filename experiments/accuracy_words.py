@@ -24,8 +24,8 @@ in any cross-validation.) With the cut in time, the training part is cut again i
 once. Every model gets {TRIALS} trials, or its whole grid where that is smaller, proposed by Optuna's estimator in turn
 for nDCG@100 and for AUC, all measured by both. CF-KOMD's search begins with eight settings (its defaults and seven in
 `tuning/optuna_search.py`), a rival's with its defaults; all are part of the {TRIALS}. CF-KOMD has nine to eleven
-parameters to search, rivals have one to four: with as many trials its search is the least thorough. Searches are seeded: the command
-makes the same trials again.
+parameters to search, rivals have one to four: with as many trials its search is the least thorough. Searches are
+seeded: the command makes the same trials again.
 
 **How they are compared.** The difference to CF-KOMD over the same test users, with a 95 % interval by paired bootstrap
 (2,000 resamples of users, seed 0). *Tied* means that the interval holds zero; it depends on the two models alone.
@@ -48,8 +48,8 @@ REASONS = {
 CHOICES = """
 ## Which choices were made looking at what
 
-- The stages of the kernel (γ, β, filter, head, prior, τ, θ), the seven settings with which CF-KOMD's search begins and the rule
-  of `recommended` were chosen on inner folds of the *first* round's training part of these same eight data sets,
+- The stages of the kernel (γ, β, filter, head, prior, τ, θ), the seven settings with which CF-KOMD's search begins and
+  the rule of `recommended` were chosen on inner folds of the *first* round's training part of these same eight data sets,
   random half. An earlier version of this page reported the first round's test as well, and git shows that the prior
   (811f0d8), the rule that uses it (58fa884) and the rank of its filter (3339998) were changed after such figures had
   been seen (e5b44b7, 46ac564). That is why the first round is used for choosing here and reported nowhere.
