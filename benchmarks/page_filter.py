@@ -14,7 +14,7 @@ FORMS = ("exact filter", "filter of low rank, dense", "filter of low rank, spars
 def section(found: dict[str, Any]) -> str:
     """From benchmarks/filter.json."""
     eigenvectors = wrapped(f"""`python -m benchmarks.filter`, {found["machine"]}. Generated data, γ = ½, β = 0.2, λ = 1.
-    **{found["rank"]} eigenvectors** of a sparse K, ours (block Krylov: {found["passes"]}, {found["products"]:,}
+    **{found["rank"]} eigenvectors** of a sparse K, ours (block Krylov: {found["passes"]}, {found["products"]:,.0f}
     products with a vector, two threads) and SciPy's `eigsh` (Lanczos, tolerance 10⁻³, one pass per product,
     one thread):""")
     scoring = wrapped(f"""**Scoring**: the 100 best for {found["ranked_users"]:,} users, two threads, the best of three

@@ -143,7 +143,7 @@ def affordable(
     if base.rank is None and not base.head:
         in_time = float(chosen) ** 3 / _OPERATIONS <= _LONGEST * limit
         if in_time and ridge_fits(data.shape[1], chosen, memory):
-            # Where an exact filter can be had, a head does no better (docs/results/filters.md).
+            # Where an exact filter can be had, a head did no better (docs/results/rule.md).
             return tuple(each for each in parameters if each.name != "head")
     ranks = tuple(rank for rank in (_RANKS if base.rank is None else (base.rank,)) if fits(rank))
     if not ranks:
