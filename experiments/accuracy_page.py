@@ -210,7 +210,8 @@ def _ablation(found: list[Results]) -> str:
 
 ABLATION = """`CFKOMD.recommended` on the reported rounds of the random half, and what it gains over the same kernel
 without one stage (difference over users with its 95 % interval; negative where the stage does harm): user damping γ,
-popularity β, the spectral filter (ridge), the prior, and θ < 1 (the rest of the negatives' weight).
+popularity β, the spectral filter (ridge and head), its head alone, the prior, and θ < 1 (the rest of the negatives'
+weight).
 
 """
 

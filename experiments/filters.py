@@ -184,10 +184,9 @@ Written by `python -m experiments.filters`. Families of filters of the leading e
 *flat* (μ and a head), *low* (a head alone). Linear kernel, γ = ¾, λ = 1, θ = 0; β, the rank, μ and a are chosen from a
 small grid on one inner fold (random half, seed 0), and measured on the first inner folds of three other seeds, where
 differences to K as it is (β chosen likewise) have 95 % bootstrap intervals over users. Folds are inside the training
-part of the first round, of Yelp2018 inside its training file; the eight data sets' test parts are not used. Two more
-things were tried on top of the best family: a target factor τ, and λ √(m_u / 20) for a user of m_u items (rounded to
-the nearest of 0.3, 1, 3, 10), against the same λ for all, both with the best λ of these on the fold they are measured
-on.
+part of the first round, of Yelp2018 inside its training file; no test part is used. Two more things were tried on top
+of the best family: a target factor τ, and λ √(m_u / 20) for a user of m_u items (rounded to the nearest of 0.3, 1, 3,
+10), against the same λ for all, both with the best λ of these on the fold they are measured on.
 """
 
 
