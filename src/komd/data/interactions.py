@@ -1,4 +1,4 @@
-"""Who chose what: users × items, binary, with the ids of both."""
+"""Who chose what: users × items with the ids of both; weights, times and dislikes where the data have them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,26 @@ from numpy.typing import NDArray
 
 from komd.data.columns import Reading
 from komd.data.ids import Ids, Numbers
-from komd.errors import InputError, argument
+from komd.errors import InputError, argument, nearest
 from komd.rows import frozen, pointers, transpose
 
-__all__ = ["ACCEPTED", "Interactions", "from_matrix"]
+__all__ = ["ACCEPTED", "TIME_UNITS", "Interactions", "from_matrix"]
 
 ACCEPTED = (
     "a path, a pattern such as 'plays/*.parquet', a list of paths, SQL with database=, a frame "
     "(pandas, polars, pyarrow, duckdb), a list of pairs, a numpy array of pairs or a scipy sparse matrix"
 )
+TIME_UNITS = {
+    "ns": 0,  # a thousandth of a microsecond
+    "us": 1,
+    "ms": 1000,
+    "s": 1_000_000,
+    "min": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}
+"""Microseconds in each unit of times."""
+
 _NO_TIMES = np.zeros(0, np.int64)
 
 
@@ -38,10 +49,17 @@ class Interactions:
     indices : numpy.ndarray of int32, shape (pairs,)
         Numbers of items, distinct within a row.
     times : numpy.ndarray of int64, shape (pairs,), optional
-        The time of each pair, in any unit.
+        The time of each pair.
     seen : Interactions, optional
         Pairs over the same users and items that are not part of the histories, yet known to the user: those rated
-        below `min_rating`. Models learn nothing from them and do not recommend them.
+        below `liked`. Models learn nothing from them and do not recommend them.
+    weights : numpy.ndarray of float32, shape (pairs,), optional
+        How much each pair counts, as given (play counts, say): finite and > 0. A model's `weighting` says what it
+        makes of them. Without weights every pair counts 1.
+    time_unit : {"ns", "us", "ms", "s", "min", "h", "d"}, optional
+        The unit of `times`, counted from 1970; None if it is not known: then times have an order and no more.
+    dislikes : Interactions, optional
+        Pairs over the same users and items that users dislike: never recommended, and never in the histories.
 
     Examples
     --------
@@ -53,7 +71,18 @@ class Interactions:
     [0, 1]
     """
 
-    __slots__ = ("indices", "indptr", "items", "reading", "seen", "times", "users")
+    __slots__ = (
+        "dislikes",
+        "indices",
+        "indptr",
+        "items",
+        "reading",
+        "seen",
+        "time_unit",
+        "times",
+        "users",
+        "weights",
+    )
 
     def __init__(
         self,
@@ -63,19 +92,31 @@ class Interactions:
         indices: Numbers,
         times: NDArray[np.int64] | None = None,
         seen: Interactions | None = None,
+        *,
+        weights: NDArray[np.float32] | None = None,
+        time_unit: str | None = None,
+        dislikes: Interactions | None = None,
     ) -> None:
         if len(indptr) != len(users) + 1 or int(indptr[-1]) != len(indices):
             raise InputError(f"indptr does not fit {len(users):,} users and {len(indices):,} pairs")
         if times is not None and len(times) != len(indices):
             raise InputError(f"there are {len(times):,} times for {len(indices):,} pairs")
-        if seen is not None and seen.shape != (len(users), len(items)):
-            raise InputError(f"the pairs seen are of {seen.shape} users and items, not {(len(users), len(items))}")
+        for noun, others in (("pairs seen", seen), ("dislikes", dislikes)):
+            if others is not None and others.shape != (len(users), len(items)):
+                raise InputError(f"the {noun} are of {others.shape} users and items, not {(len(users), len(items))}")
+        if weights is not None:
+            _check_weights(weights, len(indices))
+        if time_unit is not None and time_unit not in TIME_UNITS:
+            raise InputError(f"unknown time_unit {time_unit!r}: {nearest(str(time_unit), TIME_UNITS)}")
         self.users = users
         self.items = items
         self.indptr = frozen(indptr, np.int64)
         self.indices = frozen(indices, np.int32)
         self.times = None if times is None else frozen(times, np.int64)
         self.seen = seen if seen is not None and seen.pairs else None
+        self.weights = None if weights is None else frozen(weights, np.float32)
+        self.time_unit = time_unit if times is not None else None
+        self.dislikes = dislikes if dislikes is not None and dislikes.pairs else None
         self.reading: Reading | None = None  # which columns of a source these are, if they were just read
 
     @classmethod
@@ -128,9 +169,14 @@ class Interactions:
 
     def with_reading(self, reading: Reading) -> Interactions:
         """The same interactions, whose repr names the columns they were read from."""
-        same = Interactions(self.users, self.items, self.indptr, self.indices, self.times, self.seen)
+        same = self._with()
         same.reading = reading
         return same
+
+    def _with(self, **changed: Any) -> Interactions:
+        """A copy in which these attributes are others."""
+        names = ("indptr", "indices", "times", "seen", "weights", "time_unit", "dislikes")
+        return Interactions(self.users, self.items, **{name: getattr(self, name) for name in names} | changed)
 
     def with_seen(self, rows: Numbers, columns: Numbers) -> Interactions:
         """The same histories, with these pairs as seen, except those that are in the histories."""
@@ -140,11 +186,35 @@ class Interactions:
         place = np.arange(both.pairs) - np.repeat(both.indptr[:-1], both.activity)
         others = both.indices[place >= np.repeat(self.activity, both.activity)]
         seen = Interactions(self.users, self.items, both.indptr - self.indptr, others)
-        return Interactions(self.users, self.items, self.indptr, self.indices, self.times, seen)
+        return self._with(seen=seen)
+
+    def with_dislikes(self, dislikes: Interactions | None) -> Interactions:
+        """The same histories, with these pairs over the same users and items as dislikes."""
+        return self._with(dislikes=dislikes)
+
+    def with_weights(self, weights: NDArray[np.float32] | None) -> Interactions:
+        """The same pairs with these weights, shape (pairs,), or without."""
+        return self._with(weights=weights)
 
     def without_seen(self) -> Interactions:
-        """The same histories, without the pairs that were only seen."""
-        return Interactions(self.users, self.items, self.indptr, self.indices, self.times) if self.seen else self
+        """The same histories and dislikes, without the pairs that were only seen."""
+        return self._with(seen=None) if self.seen else self
+
+    @property
+    def microseconds(self) -> NDArray[np.int64]:
+        """The times as microseconds since 1970, shape (pairs,). InputError where there are none, or their unit is not
+        known."""
+        if self.times is None:
+            raise InputError(f"the data has no times: read it with {argument('time')} (the column that holds them)")
+        if self.time_unit is None:
+            least, most = (int(self.times.min()), int(self.times.max())) if self.pairs else (0, 0)
+            raise InputError(
+                f"the unit of the times is not known (numbers from {least:,} to {most:,}); read the data with "
+                f"{argument('time_unit')}, one of {', '.join(TIME_UNITS)}"
+            )
+        per = TIME_UNITS[self.time_unit]
+        out: NDArray[np.int64] = self.times // 1000 if per == 0 else self.times * per
+        return out
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -216,17 +286,20 @@ class Interactions:
         return list(self.items.take(self.indices[self.indptr[row] : self.indptr[row + 1]]).to_pylist())
 
     def keep(self, mask: NDArray[np.bool_]) -> Interactions:
-        """The pairs where `mask` (bool, shape (pairs,)) is true; all ids and all seen pairs stay."""
+        """The pairs where `mask` (bool, shape (pairs,)) is true; all ids, seen pairs and dislikes stay."""
         mask = np.asarray(mask)
         if mask.dtype != np.bool_ or mask.shape != self.indices.shape:
             raise InputError(f"mask must be {self.pairs:,} booleans, got {mask.dtype} of shape {mask.shape}")
         before = pointers(mask)
         times = None if self.times is None else self.times[mask]
-        return Interactions(self.users, self.items, before[self.indptr], self.indices[mask], times, self.seen)
+        weights = None if self.weights is None else self.weights[mask]
+        return self._with(indptr=before[self.indptr], indices=self.indices[mask], times=times, weights=weights)
 
     def to_arrow(self) -> pa.Table:
-        """A table `user_id, item_id` (and `time`) with one row for each pair, user by user."""
+        """A table `user_id, item_id` (and `weight`, `time`) with one row for each pair, user by user."""
         columns = {"user_id": self.users.take(self.rows), "item_id": self.items.take(self.indices)}
+        if self.weights is not None:
+            columns["weight"] = pa.array(self.weights)
         if self.times is not None:
             columns["time"] = pa.array(self.times)
         return pa.table(columns)
@@ -237,8 +310,9 @@ class Interactions:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Interactions):
             return NotImplemented
-        same = self.users == other.users and self.items == other.items and self.seen == other.seen
-        arrays = ("indptr", "indices", "times")  # times may be None, which equals None only
+        alike = ("users", "items", "seen", "dislikes", "time_unit")
+        same = all(getattr(self, name) == getattr(other, name) for name in alike)
+        arrays = ("indptr", "indices", "times", "weights")  # the last two may be None, which equals None only
         return same and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in arrays)
 
     __hash__ = None  # type: ignore[assignment]
@@ -247,12 +321,23 @@ class Interactions:
         percent = 100 * self.density
         places = 2 if percent < 10 else 1
         full = f"{percent:.{places}f}".rstrip("0").rstrip(".") if percent >= 0.01 or percent == 0 else f"{percent:.2g}"
-        times = ", with times" if self.times is not None else ""
+        held = [name for name in ("weights", "times") if getattr(self, name) is not None]
+        times = f", with {' and '.join(held)}" if held else ""
         seen = f", and {self.seen.pairs:,} low-rated pairs kept as seen" if self.seen else ""
+        seen += f", {self.dislikes.pairs:,} dislikes" if self.dislikes else ""
         return (
             f"Interactions({len(self.users):,} users × {len(self.items):,} items, "
             f"{self.pairs:,} pairs, {full} % full{times}{seen}{f'; {self.reading}' if self.reading else ''})"
         )
+
+
+def _check_weights(weights: NDArray[np.floating[Any]], pairs: int) -> None:
+    if len(weights) != pairs:
+        raise InputError(f"there are {len(weights):,} weights for {pairs:,} pairs")
+    wrong = ~(np.isfinite(weights) & (weights > 0))
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise InputError(f"weights must be finite and > 0, got {weights[at]} for pair {at:,}")
 
 
 def from_matrix(matrix: Any, min_rating: float | None) -> Interactions:

@@ -6,7 +6,7 @@ together in memory, and so that equal scores go to the more popular item. Ids ap
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -41,10 +41,7 @@ class Catalogue:
         """The catalogue of a data set."""
         order = np.lexsort((np.arange(len(data.popularity)), -data.popularity)).astype(np.int32)
         inside = _inverse(order)
-        rows = _sorted_rows(data.indptr, inside[data.indices], len(order))
-        if data.seen is not None:
-            rows = replace(rows, seen=_sorted_rows(data.seen.indptr, inside[data.seen.indices], len(order)))
-        return Catalogue(data.users, data.items, order, rows.known())
+        return Catalogue(data.users, data.items, order, _sorted_rows(data, inside).known())
 
     @cached_property
     def inside(self) -> NDArray[np.int32]:
@@ -91,23 +88,17 @@ class Catalogue:
 
         What was seen comes along, as far as the items are known.
         """
-        rows, skipped = self._translated(data, on_unknown)
-        if data.seen is not None:
-            rows = replace(rows, seen=self._translated(data.seen, "skip")[0])
-        return rows, skipped
-
-    def _translated(self, data: Interactions, on_unknown: OnUnknown) -> tuple[Histories, int]:
         if data.items is self.items or data.items == self.items:
             found = self.inside
         else:
             used = np.unique(data.indices)
             found = np.full(len(data.items), -1, np.int32)
             found[used] = self.find_items(data.items.take(used), on_unknown)
-        numbers = found[data.indices]
-        known = numbers >= 0
-        rows = np.repeat(np.arange(len(data.users)), np.diff(data.indptr))[known]
-        indptr = pointers(np.bincount(rows, minlength=len(data.users)))
-        return _sorted_rows(indptr, numbers[known], len(self.order)), int((~known).sum())
+            for others in (data.seen, data.dislikes):
+                if others is not None:
+                    rest = np.setdiff1d(others.indices, used)
+                    found[rest] = self.find_items(data.items.take(rest), "skip")
+        return _sorted_rows(data, found), int((found[data.indices] < 0).sum())
 
 
 def _inverse(order: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -117,10 +108,24 @@ def _inverse(order: NDArray[np.int32]) -> NDArray[np.int32]:
     return out
 
 
-def _sorted_rows(indptr: NDArray[np.int64], indices: NDArray[np.int32], columns: int) -> Histories:
+def _sorted_rows(data: Interactions, inside: NDArray[np.int32]) -> Histories:
+    """The rows of a data set in inside numbers, ascending; without the items that have none (-1)."""
     from scipy.sparse import csr_array
 
-    matrix = csr_array((np.ones(len(indices), np.int8), indices, indptr), shape=(len(indptr) - 1, columns))
+    numbers, indptr = inside[data.indices], data.indptr
+    known = numbers >= 0
+    if not known.all():
+        indptr, numbers = pointers(known)[indptr], numbers[known]
+    aligned = {"weights": data.weights, "times": None if data.time_unit is None else data.microseconds}
+    held = {name: array[known] for name, array in aligned.items() if array is not None}
+    place = np.arange(len(numbers), dtype=np.int64) if held else np.ones(len(numbers), np.int8)
+    matrix = csr_array((place, numbers, indptr), shape=(len(indptr) - 1, int(inside.max(initial=-1)) + 1))
     matrix.sort_indices()
-    # Copies: the data's own arrays are read-only, and compiled code should see one kind of array.
-    return Histories(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+    return Histories(
+        # Copies: the data's own arrays are read-only, and compiled code should see one kind of array.
+        matrix.indptr.astype(np.int64),
+        matrix.indices.astype(np.int32),
+        seen=None if data.seen is None else _sorted_rows(data.seen, inside),
+        dislikes=None if data.dislikes is None else _sorted_rows(data.dislikes, inside),
+        **{name: array[matrix.data] for name, array in held.items()},
+    )

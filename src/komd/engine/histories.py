@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +21,21 @@ class Histories:
 
     `users` are the rows' numbers in the training data, or None for strangers: only a method that has learned something
     of each user beyond their history asks for them. `seen` are the items that each user knows besides, such as those
-    rated low: left out of lists with the history, and of no other use.
+    rated low: left out of lists with the history, and of no other use. `dislikes` are items that each user dislikes:
+    left out of every list.
+
+    `weights` and `times` (microseconds since 1970) are aligned with `indices`; None where the data have none. `at` is
+    the moment, in microseconds, from which ages are measured; None: each user's last event.
     """
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
     users: NDArray[np.int32] | None = None
     seen: Histories | None = None
+    weights: NDArray[np.float32] | None = None
+    times: NDArray[np.int64] | None = None
+    dislikes: Histories | None = None
+    at: int | None = None
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -56,9 +65,9 @@ class Histories:
     def block(self, first: int, last: int) -> Histories:
         """Rows first..last."""
         indptr = self.indptr[first : last + 1]
-        users = None if self.users is None else self.users[first:last]
-        seen = None if self.seen is None else self.seen.block(first, last)
-        return Histories(indptr - indptr[0], self.indices[indptr[0] : indptr[-1]], users, seen)
+        return self._part(
+            indptr - indptr[0], slice(indptr[0], indptr[-1]), slice(first, last), lambda of: of.block(first, last)
+        )
 
     def take(self, rows: NDArray[np.int32]) -> Histories:
         """These rows, in this order."""
@@ -66,15 +75,29 @@ class Histories:
         indptr = pointers(lengths)
         # Place p of the answer lies p - indptr[row] past the start of its row.
         source = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], lengths)
-        users = None if self.users is None else self.users[rows]
-        return Histories(indptr, self.indices[source], users, None if self.seen is None else self.seen.take(rows))
+        return self._part(indptr, source, rows, lambda of: of.take(rows))
+
+    def _part(
+        self, indptr: NDArray[np.int64], pairs: Any, rows: Any, same: Callable[[Histories], Histories]
+    ) -> Histories:
+        """Some rows: `pairs` selects their pairs, `rows` the rows, `same` does the same to other histories."""
+        return Histories(
+            indptr,
+            self.indices[pairs],
+            None if self.users is None else self.users[rows],
+            None if self.seen is None else same(self.seen),
+            None if self.weights is None else self.weights[pairs],
+            None if self.times is None else self.times[pairs],
+            None if self.dislikes is None else same(self.dislikes),
+            self.at,
+        )
 
     @property
     def known_items(self) -> Histories:
-        """The items that each user knows: the history and what else was seen."""
-        if self.seen is None:
+        """The items that each user knows: the history, what else was seen, and what they dislike."""
+        parts = [part for part in (self, self.seen, self.dislikes) if part is not None]
+        if len(parts) == 1:
             return self
-        parts = (self, self.seen)
         owners = np.concatenate([np.repeat(np.arange(len(part)), part.lengths) for part in parts])
         keys = np.unique(owners << 32 | np.concatenate([part.indices for part in parts]))
         indptr = pointers(np.bincount(keys >> 32, minlength=len(self)))
