@@ -123,7 +123,7 @@ def solver(data: komd.Interactions, ranked_users: int = 200) -> dict[str, Any]:
 
         def ours(K: Any = K, q: Any = q, start: Any = start, answers: Any = answers) -> None:
             answers["komd"] = np.full(len(q), 1.0 / len(q))
-            solve_shrinking(K, q, start.copy(), lam, answers["komd"], tol, scratch)
+            solve_shrinking(K, q, start.copy(), np.full(len(q), lam), answers["komd"], tol, scratch)
 
         def whole(row: Any = row) -> None:
             model.weigh(row, model.matrix.own_entries(row.rows))

@@ -27,7 +27,7 @@ def measure(data: komd.Interactions) -> tuple[float, float]:
         q = (model.S[h] - K.sum(axis=1, dtype=np.float64)) / (m - len(h))
         alpha = np.full(len(h), 1.0 / len(h))
         gradient = K @ alpha + LAMBDA * alpha - q
-        taken = solve_simplex(K, gradient, LAMBDA, alpha, GAP, 100_000 * len(h), np.empty(len(h)))
+        taken = solve_simplex(K, gradient, np.full(len(h), LAMBDA), alpha, GAP, 100_000 * len(h), np.empty(len(h)))
         steps.append(taken / len(h))
         idle.append(float((alpha == 0.0).mean()))
     return float(np.median(steps)), float(np.median(idle))

@@ -125,8 +125,8 @@ def q_mean(K, history):
 
 
 def objective(K, q, lam, alpha):
-    """αᵀKα + λ‖α‖² − 2αᵀq."""
-    return float(alpha @ K @ alpha + lam * alpha @ alpha - 2 * alpha @ q)
+    """αᵀKα + Σ λ_i α_i² − 2αᵀq; λ is a number, or one for each item."""
+    return float(alpha @ K @ alpha + (lam * alpha) @ alpha - 2 * alpha @ q)
 
 
 def kkt_gap(K, q, lam, alpha):
@@ -157,7 +157,7 @@ def move_between(K, q, lam, alpha, low, high):
     toward[low] += 1.0
     toward[high] -= 1.0
     gradient = K @ alpha + lam * alpha - q
-    curvature = max(toward @ (K @ toward) + lam * toward @ toward, 1e-12)
+    curvature = max(toward @ (K @ toward) + (lam * toward) @ toward, 1e-12)
     return alpha + min(-(gradient @ toward) / curvature, alpha[high]) * toward
 
 

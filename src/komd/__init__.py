@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         ModelFileError,
         SolverError,
         UnknownIdError,
+        UnusedWeightsWarning,
     )
     from komd.evaluation.compare import compare
     from komd.evaluation.comparison import Comparison
@@ -65,6 +66,7 @@ _HOME = {
     "Explanation": "komd.engine.results",
     "FallbackWarning": "komd.errors",
     "FilterWarning": "komd.errors",
+    "UnusedWeightsWarning": "komd.errors",
     "InputError": "komd.errors",
     "Interactions": "komd.data.interactions",
     "KomdError": "komd.errors",
@@ -123,6 +125,7 @@ __all__ = [
     "SolverError",
     "Tuning",
     "UnknownIdError",
+    "UnusedWeightsWarning",
     "__version__",
     "align",
     "compare",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Number = TypeVar("Number")
 Word = TypeVar("Word")
 
-__all__ = ["at_least", "generator", "one_of", "whole"]
+__all__ = ["at_least", "generator", "one_of", "true_or_false", "whole"]
 
 # Beyond these no parameter means anything, and arithmetic in single precision or 32-bit integers would overflow.
 _LARGEST = 1e15
@@ -50,6 +50,18 @@ def at_least(name: str, value: Number, least: float, *, open_end: bool = False, 
         raise InputError(f"{name} must be {words}, got {value!r}")
     if number > most:
         raise InputError(f"{name} must be <= {most:g}, got {_short(number)}")
+    return value
+
+
+def true_or_false(name: str, value: object) -> bool:
+    """The switch; refuses what is not a boolean.
+
+    >>> true_or_false("weighted_kernel", "yes")
+    Traceback (most recent call last):
+    komd.errors.InputError: weighted_kernel must be True or False, got 'yes'
+    """
+    if not isinstance(value, bool):
+        raise InputError(f"{name} must be True or False, got {value!r}")
     return value
 
 

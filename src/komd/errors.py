@@ -15,6 +15,7 @@ __all__ = [
     "ModelFileError",
     "SolverError",
     "UnknownIdError",
+    "UnusedWeightsWarning",
     "argument",
     "install",
     "nearest",
@@ -57,6 +58,10 @@ class ModelFileError(KomdError):
 
 class FallbackWarning(UserWarning):
     """Some users were served by popularity because they have no history."""
+
+
+class UnusedWeightsWarning(UserWarning):
+    """Data with weights, and a model in which every pair counts 1."""
 
 
 class FilterWarning(UserWarning):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from komd._core.auc import LOWEST
 from komd._core.groups import TieRule
-from komd._core.rank_strip import ItemTerms, Lists, Masked, TargetPairs, rank_strip
+from komd._core.rank_strip import ItemTerms, Lists, Masked, NeverListed, TargetPairs, rank_strip
 from komd._core.scoring import score_dense
 from komd._core.top_n import sort_top
 from tests import reference
@@ -19,10 +19,10 @@ from tests._core.arrays import random_rows, rows_of, strip_of, weighted
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.integers(0, 2**32 - 1), st.tuples(*[st.booleans()] * 4), st.sampled_from([0.0, 0.5, None]))
+@given(st.integers(0, 2**32 - 1), st.tuples(*[st.booleans()] * 5), st.sampled_from([0.0, 0.5, None]))
 def test_lists_and_pairs_won(seed, switches, tie):
     """A tie of None: places decide between equal scores."""
-    exclude, listed, corrected, multiplied = switches
+    exclude, listed, corrected, multiplied, opposed = switches
     rng = np.random.default_rng(seed)
     m, count, n = int(rng.integers(1, 40)), 5, 7
     K = np.round(rng.random((m, m)) * (rng.random((m, m)) < 0.5), 1).astype(np.float32)  # rounded: there are ties
@@ -30,6 +30,7 @@ def test_lists_and_pairs_won(seed, switches, tie):
     histories = [[], *random_rows(rng, count - 1, m)]
     users = weighted(rng, histories)
     known = [np.union1d(history, rng.choice(m, min(m, 2))).astype(int) for history in histories]
+    disliked = [seen[rng.random(len(seen)) < 0.5] if opposed else [] for seen in known]
     tested = [np.setdiff1d(mine, seen) for mine, seen in zip(random_rows(rng, count, m), known, strict=True)]
     candidates = np.flatnonzero(rng.random(m) < 0.8).astype(np.int32)
     chosen, places = int(rng.integers(0, m + 1)), rng.integers(0, m, m).astype(np.int32)
@@ -52,7 +53,7 @@ def test_lists_and_pairs_won(seed, switches, tie):
     top, won = [], []
     for u in range(count):
         masked = scores[u].copy()
-        masked[known[u] if exclude else []] = -np.inf
+        masked[known[u] if exclude else disliked[u]] = -np.inf
         top.append(reference.top(masked, candidates, n) if listed else [])
         others = np.setdiff1d(np.arange(m), [*known[u], *tested[u]])
         pairs = len(tested[u]) * len(others)
@@ -62,8 +63,10 @@ def test_lists_and_pairs_won(seed, switches, tie):
             area = reference.area_under_curve(levelled[u][tested[u]], levelled[u][others], tie)
         won.append(area * pairs if pairs else 0.0)
 
-    rows, targets = rows_of(known), rows_of(tested)
+    rows, targets, never = rows_of(known), rows_of(tested), rows_of(disliked)
     masks = Masked(*rows, rows.indptr[:-1].copy(), exclude)
+    nothing = np.zeros(0, np.int64)
+    never = NeverListed(nothing, never.indices, nothing) if exclude else NeverListed(*never, never.indptr[:-1].copy())
     ascending = [mine[np.argsort(levelled[u][mine])] for u, mine in enumerate(tested)]
     known_scores = np.concatenate([np.zeros(0), *(levelled[u][mine] for u, mine in enumerate(ascending))])
     known_places = places[np.concatenate([np.zeros(0, int), *ascending])]
@@ -81,6 +84,7 @@ def test_lists_and_pairs_won(seed, switches, tie):
             users,
             correction[:, first:last].copy() if corrected else np.zeros((0, 0), np.float32),
             masks,
+            never,
             Lists(inside, *best),
             measured._replace(rule=TieRule(0.5, places[first:last]) if tie is None else TieRule(tie, places[:0])),
             np.empty((1, last - first)),

@@ -31,6 +31,12 @@ def random_problem(seed, m, rank, repeats):
     return K, q
 
 
+def spread(seed, m, lam):
+    """λ for each item: the same for all, or over two orders of magnitude."""
+    rng = np.random.default_rng([seed, 1])
+    return lam * (10.0 ** rng.uniform(-1, 1, m) if rng.random() < 0.7 else np.ones(m))
+
+
 @settings(deadline=None, max_examples=120)
 @given(seeds, st.integers(1, 25), st.integers(1, 12), st.integers(0, 6), well_posed)
 @example(0, 1, 1, 0, 0.0)  # one item
@@ -38,6 +44,7 @@ def random_problem(seed, m, rank, repeats):
 @example(2, 20, 1, 19, 0.0)  # all items the same
 def test_simplex(seed, m, rank, repeats, lam):
     K, q = random_problem(seed, m, rank, repeats)
+    lam = spread(seed, m, lam)
     alpha = np.full(m, 1.0 / m)
     g = K.astype(np.float64) @ alpha + lam * alpha - q
     steps = solve_simplex(K, g, lam, alpha, TOL, 1_000_000, np.empty(m))
@@ -50,7 +57,7 @@ def test_simplex_says_when_its_steps_ran_out():
     K, q = random_problem(3, 30, 20, 0)
     alpha = np.full(30, 1.0 / 30)
     g = K.astype(np.float64) @ alpha - q
-    assert solve_simplex(K, g, 0.0, alpha, TOL, 2, np.empty(30)) == -1
+    assert solve_simplex(K, g, np.zeros(30), alpha, TOL, 2, np.empty(30)) == -1
     assert alpha.sum() == pytest.approx(1)
 
 
@@ -58,6 +65,7 @@ def test_simplex_says_when_its_steps_ran_out():
 @given(seeds, st.integers(32, 120), st.integers(1, 40), st.integers(0, 30), lambdas)
 def test_shrinking_finds_the_same_answer(seed, m, rank, repeats, lam):
     K, q = random_problem(seed, m, rank, repeats)
+    lam = spread(seed, m, lam)
     alpha = np.full(m, 1.0 / m)
     g = K.astype(np.float64) @ alpha + lam * alpha - q
     solve_shrinking(K, q, g, lam, alpha, TOL, simplex_scratch(m, m))
@@ -81,7 +89,7 @@ def test_a_move_goes_to_the_minimum_between_the_worst_two(seed, m, lam):
     alpha = rng.random(m) * (rng.random(m) < 0.6)
     alpha[rng.integers(m)] += 0.1
     alpha /= alpha.sum()
-    wide = K.astype(np.float64)
+    wide, lam = K.astype(np.float64), spread(seed, m, lam)
     g = wide @ alpha + lam * alpha - q
     assume(g[alpha > 0].max() - g.min() > 1e-9)  # as the solver does: it moves only what is worth moving
     before, g_before, floor = alpha.copy(), g.copy(), np.empty(m)

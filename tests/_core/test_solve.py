@@ -14,7 +14,7 @@ from komd._core.solve import (
     Solved,
     gather_row,
     gather_squares,
-    own_corrected,
+    own_gathered,
     row_total,
     solve_users,
     solver_scratch,
@@ -67,13 +67,16 @@ def from_matrix(matrix, W=NO_W, added=0):
     return OwnEntries(matrix, np.zeros(0, np.float32), np.zeros(0, np.int64), W, added)
 
 
-def solved(own, K, histories, exact=True, lam=0.01, theta=1.0, tol=TOL):
+EVEN = np.zeros(0, np.float32)
+
+
+def solved(own, K, histories, exact=True, lam=0.01, theta=1.0, tol=TOL, h=EVEN, delta=0.0):
     rows = rows_of(histories)
-    own = own_corrected(own, rows)
+    own = own_gathered(own, rows, always=bool((h < 0).any()))
     out = Solved(np.empty(len(rows.indices)), np.empty(len(histories)), np.empty(len(histories)))
-    problem = MarginProblem(K.sum(axis=1, dtype=np.float64), exact, theta, lam, tol)
+    problem = MarginProblem(K.sum(axis=1, dtype=np.float64), exact, theta, lam, tol, delta)
     scratch = solver_scratch(own, max(map(len, histories), default=0))
-    unsolved = solve_users(own.stored, own.blocks, own.starts, problem, rows, out, scratch)
+    unsolved = solve_users(own.stored, own.blocks, own.starts, problem, rows, h, out, scratch)
     return unsolved, np.split(out.weights, rows.indptr[1:-1]), out.offsets, out.gaps
 
 
@@ -177,6 +180,57 @@ def test_users_of_a_corrected_matrix(seed, m, factors):
                 assert weights[u] == pytest.approx(expected, abs=1e-5)
 
 
+@several
+@given(seeds, st.integers(2, 45), st.booleans(), st.sampled_from([0.01, 1.0]), st.sampled_from([0.0, 1.0]))
+def test_users_with_weights_and_dislikes(gather_at_most, seed, m, exact, lam, delta):
+    """λ_i = λ / h_i; items with h below 0 join the negatives."""
+    rng = np.random.default_rng(seed)
+    K = sparse_kernel(rng, m)
+    wide, rows = K.astype(np.float64), random_histories(rng, m, 5)
+    h = [(10.0 ** rng.uniform(-2, 2, len(row))).astype(np.float32) for row in rows]
+    for each in h:
+        each[rng.random(len(each)) < (0.3 if delta else 0.0)] = -1.0
+    flat = np.concatenate(h)
+    forms = [(from_matrix(stored(K, sparse=sparse)), 1000) for sparse in (False, True)]
+    forms += [(gathered_before(K, rows, int(rng.integers(0, 4))), 1000), (from_matrix(stored(K)), 4)]
+    answers = []
+    for own, side in forms:
+        gather_at_most(side)
+        unsolved, weights, offsets, _ = solved(own, K, rows, exact, lam, 0.5, h=flat, delta=delta)
+        answers.append(weights)
+        assert unsolved == 0
+        for u, row in enumerate(rows):
+            chosen, disliked = row[h[u] > 0], row[h[u] < 0]
+            if not len(chosen):
+                assert (weights[u] == 0).all() and offsets[u] == 0
+                continue
+            left = m - len(chosen)
+            assert offsets[u] == pytest.approx((0.5 / left if left else 0.0) if exact else 0.5 / m, abs=1e-15)
+            assert (weights[u][h[u] < 0] == -delta / max(len(disliked), 1)).all()
+            alpha = weights[u][h[u] > 0] - (offsets[u] if exact else 0.0)
+            alpha[np.abs(alpha) < 1e-15] = 0.0
+            q = 0.5 * (reference.q_exact(wide, chosen) if exact else reference.q_mean(wide, chosen))
+            if len(disliked):
+                q += delta * wide[np.ix_(chosen, disliked)].mean(axis=1)
+            reference.assert_optimal(K[np.ix_(chosen, chosen)], q, lam / h[u][h[u] > 0].astype(float), alpha, TOL)
+    for other in answers[1:3]:  # the same matrix, however it is held
+        assert all(np.array_equal(ours, theirs) for ours, theirs in zip(answers[0], other, strict=True))
+
+
+@several
+@given(seeds, st.integers(1, 45), st.booleans())
+def test_users_whose_items_all_count_one_are_the_paper_to_the_last_bit(gather_at_most, seed, m, exact):
+    rng = np.random.default_rng(seed)
+    K = sparse_kernel(rng, m)
+    histories = random_histories(rng, m, 5)
+    ones = np.ones(sum(map(len, histories)), np.float32)
+    for own, side in ((from_matrix(stored(K)), 1000), (from_matrix(stored(K, sparse=True)), 4)):
+        gather_at_most(side)
+        ours, theirs = solved(own, K, histories, exact, h=ones), solved(own, K, histories, exact)
+        assert all(np.array_equal(a, b) for a, b in zip(ours[1], theirs[1], strict=True))
+        assert np.array_equal(ours[3], theirs[3])
+
+
 def test_users_are_counted_when_their_gap_stays_open(gather_at_most):
     rng = np.random.default_rng(5)
     X = np.abs(rng.standard_normal((60, 50)))
@@ -185,5 +239,6 @@ def test_users_are_counted_when_their_gap_stays_open(gather_at_most):
     histories = [np.sort(rng.choice(60, 50, replace=False)) for _ in range(4)]
     for side in (1000, 2):
         gather_at_most(side)
-        unsolved, _, _, gaps = solved(from_matrix(stored(K)), K, histories, tol=1e-30)
-        assert unsolved == np.count_nonzero(gaps > 1e-30) > 0
+        unsolved, _, _, gaps = solved(from_matrix(stored(K)), K, histories, lam=1e-9, tol=1e-30)
+        rounding = 1e-15 * 1e-9  # times λ, the size of gradients: no less is asked for
+        assert unsolved == np.count_nonzero(gaps > rounding) > 0

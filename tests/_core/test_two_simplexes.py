@@ -56,8 +56,11 @@ def test_steps_lead_to_the_optimum_and_gaps_are_the_twins(seed, lam_p, lam_n):
     K = (X @ X.T).astype(np.float32)
     rows = [np.sort(rng.choice(m, rng.integers(1, m), replace=False)).astype(np.int32) for _ in range(users)]
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-    problem = TwoSimplexProblem(K, indptr, np.concatenate(rows), lam_p, lam_n, 1 / (2 * m), 1e-12)
-    state, scratch = state_for(indptr, problem.indices, m), scratch_for(m, m)
+    lengths = np.diff(indptr)
+    lam_of = lam_p / 10.0 ** rng.uniform(-1, 1, indptr[-1])
+    problem = TwoSimplexProblem(K, indptr, np.concatenate(rows), lam_of, lam_n, 1 / (2 * m), np.full(users, 1e-12))
+    state = state_for(indptr, problem.indices, m, np.repeat(1.0 / lengths, lengths))
+    scratch = scratch_for(m, m)
     multiply_symmetric(K, state.a, state.Ka)
     state.Ka_before[:] = state.Ka
     for _ in range(600):
@@ -69,6 +72,8 @@ def test_steps_lead_to_the_optimum_and_gaps_are_the_twins(seed, lam_p, lam_n):
         alpha = state.a[u].copy()
         assert (alpha[row] == 0).all()
         alpha[row] = state.p[indptr[u] : indptr[u + 1]]
+        lam_p = np.zeros(m)
+        lam_p[row] = lam_of[indptr[u] : indptr[u + 1]]
         gap = reference.two_simplex_gap(K.astype(np.float64), positive, lam_p, lam_n, alpha)
         assert state.gap[u] == pytest.approx(gap, abs=1e-12 * max(1.0, lam_n))
         theirs = reference.solve_two_simplexes(K.astype(np.float64), positive, lam_p, lam_n)

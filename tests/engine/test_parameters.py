@@ -52,6 +52,10 @@ def test_get_and_set():
         "prior": 0.0,
         "prior_power": 0.5,
         "target": 0.0,
+        "weighting": "log",
+        "weighted_kernel": False,
+        "half_life": None,
+        "dislikes_weight": 0.0,
         "negatives_weight": 1.0,
         "storage": None,
     }

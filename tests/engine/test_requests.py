@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import time
 import warnings
 
 import numpy as np
@@ -16,7 +18,9 @@ from komd.engine.requests import (
     asked_users,
     candidate_items,
     given_histories,
+    moment,
     one_history,
+    one_problem,
     several,
     warn_of_fallback,
 )
@@ -101,9 +105,50 @@ def test_what_is_no_set_of_histories(catalogue, wrong):
         given_histories(catalogue, wrong, "error")
 
 
-def test_a_history_with_ratings_is_refused(catalogue):
-    with pytest.raises(InputError, match=r"a history is a list of item ids, got dict \{'x': 5\}: values .* not used"):
-        given_histories(catalogue, {"d": {"x": 5}}, "error")
+def test_histories_with_weights(catalogue):
+    found = given_histories(catalogue, {"d": {"z": 5, "x": 0.5}, "e": ["y"], "f": {}}, "error")
+    assert found.histories.indptr.tolist() == [0, 2, 3, 3]
+    assert found.histories.indices.tolist() == [0, 2, 1]
+    assert found.histories.weights.tolist() == [0.5, 5, 1]
+    skipped = given_histories(catalogue, [{"z": 5, "nothing": 2, "x": 3}], "skip")
+    assert (skipped.skipped, skipped.histories.weights.tolist()) == (1, [3, 5])
+    assert given_histories(catalogue, [["x"]], "error").histories.weights is None
+
+
+@pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf"), 1e300, 1e-60, "3", None, True])
+def test_weights_of_histories_that_are_none(catalogue, weight):
+    with pytest.raises(InputError, match=r"the weight of 'x' in a history must be a finite number > 0, got "):
+        given_histories(catalogue, {"d": {"y": 2, "x": weight}}, "error")
+
+
+def test_dislikes_of_given_histories(catalogue):
+    found = given_histories(catalogue, {"d": ["x"], "e": ["y", "z"]}, "error", {"d": ["z"]}).histories
+    assert found.dislikes.indptr.tolist() == [0, 1, 1]
+    assert found.dislikes.indices.tolist() == [2]
+    assert given_histories(catalogue, [["x"]], "error", [["y"]]).histories.dislikes.indices.tolist() == [1]
+    for dislikes, message in (
+        ({"d": ["x"]}, "'x' is both in the history and in the dislikes of 'd'"),
+        ({"b": ["z"]}, "dislikes are given for 'b', who has no history"),
+        ([["z"]], "as many lists of item ids as histories"),
+        ({"d": {"z": 1}}, "dislikes have no weights"),
+    ):
+        with pytest.raises(InputError, match=message):
+            given_histories(catalogue, {"d": ["x"], "e": ["y"]}, "error", dislikes)
+    with pytest.raises(InputError, match="dislikes belong to given histories"):
+        asked_users(catalogue, ["a"], None, "error", {"a": ["z"]})
+
+
+def test_moments():
+    noon = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
+    expected = int(noon.timestamp() * 1e6)
+    paris = noon.astimezone(datetime.timezone(datetime.timedelta(hours=1)))
+    for at in (noon, paris, noon.replace(tzinfo=None), np.datetime64("2026-03-01T12:00"), "2026-03-01T13:00+01:00"):
+        assert moment(at) == expected
+    assert moment(datetime.date(2026, 3, 1)) == moment("2026-03-01") == expected - 12 * 3600 * 10**6
+    assert abs(moment("now") - time.time() * 1e6) < 60e6
+    for wrong in ("yesterday", 17, None, 1.5, True):
+        with pytest.raises(InputError, match='at must be "now", a date'):
+            moment(wrong)
 
 
 def test_one_history_to_solve_for(catalogue):
@@ -113,7 +158,7 @@ def test_one_history_to_solve_for(catalogue):
         with pytest.raises(InputError, match=r"solve takes a user or a history=\[\.\.\.\]"):
             one_history(catalogue, user, history, "solve")
     with pytest.raises(InputError, match="no problem to solve for a user without history"):
-        one_history(catalogue, None, [], "solve")
+        one_problem(catalogue, None, [], None, None)
 
 
 def test_candidates(catalogue):

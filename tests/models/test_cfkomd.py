@@ -133,7 +133,7 @@ def test_adding_a_constant_to_k_leaves_alpha_unchanged(small, constant):
             q = reference.q_exact(shifted, h)
             alpha = np.full(len(h), 1.0 / len(h))
             g = K_u @ alpha + lam * alpha - q
-            assert solve_simplex(K_u, g, lam, alpha, tol, 1_000_000, np.empty(len(g))) >= 0
+            assert solve_simplex(K_u, g, np.full(len(g), lam), alpha, tol, 1_000_000, np.empty(len(g))) >= 0
             answers.append(alpha)
         assert np.allclose(*answers, atol=1e-9)
 

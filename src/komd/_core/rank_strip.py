@@ -13,7 +13,7 @@ from komd._core.groups import StripArrays, TieRule, WeightedUsers
 from komd._core.strip_counting import score_strip
 from komd._core.top_n import mask_strip, push_top
 
-__all__ = ["ItemTerms", "Lists", "Masked", "TargetPairs", "rank_strip"]
+__all__ = ["ItemTerms", "Lists", "Masked", "NeverListed", "TargetPairs", "rank_strip"]
 
 
 class ItemTerms(NamedTuple):
@@ -34,6 +34,14 @@ class Masked(NamedTuple):
     indices: NDArray[np.int32]
     cursor: NDArray[np.int64]
     exclude: bool
+
+
+class NeverListed(NamedTuple):
+    """Items that each user dislikes and lists leave out, where `Masked` does not do so; `indptr` is empty for none."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    cursor: NDArray[np.int64]
 
 
 class Lists(NamedTuple):
@@ -70,6 +78,7 @@ def rank_strip(
     users: WeightedUsers,
     correction: np.ndarray,
     known: Masked,
+    never: NeverListed,
     best: Lists,
     targets: TargetPairs,
     scores: np.ndarray,
@@ -94,6 +103,8 @@ def rank_strip(
                 row[j] *= terms.factors[j]
         if known.exclude:
             mask_strip(known.indptr[u + 1], known.indices, first, known.cursor[u : u + 1], row)
+        if never.indptr.shape[0] > 0:
+            mask_strip(never.indptr[u + 1], never.indices, first, never.cursor[u : u + 1], row)
         if best.items.shape[1] > 0:
             push_top(
                 scores, best.candidates, first, best.items[u : u + 1], best.scores[u : u + 1], best.counts[u : u + 1]

@@ -1,4 +1,4 @@
-"""One convex quadratic problem on the simplex: minimise a'Ka + lam a'a - 2a'q, by moving weight between two items."""
+"""One convex quadratic problem on the simplex: minimise a'Ka + Σ lam_i a_i² - 2a'q, by moving weight between items."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from komd._core.compile import compiled, inner
 from komd._core.sweep import sweep
 
 __all__ = [
+    "ALPHA",
     "EASY_STEPS",
     "FLOOR",
+    "LAM",
     "ROUNDS",
     "G",
     "Q",
@@ -30,11 +32,11 @@ _FLAT = 1e-12  # curvature below this is rounding: two items are the same item
 
 @compiled
 def solve_simplex(
-    K: np.ndarray, g: np.ndarray, lam: float, alpha: np.ndarray, tol: float, max_steps: int, floor: np.ndarray
+    K: np.ndarray, g: np.ndarray, lam: np.ndarray, alpha: np.ndarray, tol: float, max_steps: int, floor: np.ndarray
 ) -> int:
-    """Weights on one user's items: minimise a'Ka + lam a'a - 2a'q over the simplex (PAPER section 4).
+    """Weights on one user's items: minimise a'Ka + Σ lam_i a_i² - 2a'q over the simplex (PAPER section 4).
 
-    `alpha` arrives feasible with `g = K alpha + lam alpha - q`, half of the gradient; both leave
+    `alpha` arrives feasible with `g_i = (K alpha)_i + lam_i alpha_i - q_i`, half of the gradient; both leave
     optimal to a KKT gap of `tol`: no item with weight has a g more than `tol` above the least g.
     `floor` is scratch. Returns the steps taken, or -1 when `max_steps` ran out.
     Twin: tests/reference.py::solve_simplex.
@@ -72,7 +74,7 @@ def move_weight(
     low: int,
     high: int,
     g: np.ndarray,
-    lam: float,
+    lam: np.ndarray,
     alpha: np.ndarray,
     floor: np.ndarray,
 ) -> tuple[int, int]:
@@ -81,7 +83,7 @@ def move_weight(
     Updating the gradient and finding the next pair is one pass: it is what all the time is spent on. `floor` is 0 for
     items with weight and minus infinity for others.
     """
-    curvature = K_low[low] + K_high[high] - 2.0 * K_low[high] + 2.0 * lam
+    curvature = K_low[low] + K_high[high] - 2.0 * K_low[high] + (lam[low] + lam[high])
     move = (g[high] - g[low]) / max(curvature, _FLAT)
     if move >= alpha[high]:
         move = alpha[high]
@@ -91,8 +93,8 @@ def move_weight(
         alpha[high] -= move
     alpha[low] += move
     floor[low] = 0.0
-    g[low] += lam * move
-    g[high] -= lam * move
+    g[low] += lam[low] * move
+    g[high] -= lam[high] * move
     if g.shape[0] >= _WORTH_SWEEPING:
         return sweep(g, floor, K_low, K_high, move)
     g_low = np.inf
@@ -115,8 +117,8 @@ EASY_STEPS = 20  # times m_u: a problem that needs more is ill-conditioned, and 
 ROUNDS = 50
 
 
-# Rows of `SimplexScratch.lines`; the last two are for callers.
-_G_KEPT, _ALPHA_KEPT, _DIRECTION, _RESIDUAL, _SEARCH, _PRODUCT, FLOOR, G, Q = range(9)
+# Rows of `SimplexScratch.lines`; the last ones, from `FLOOR` on, are for callers.
+_G_KEPT, _ALPHA_KEPT, _LAM_KEPT, _DIRECTION, _RESIDUAL, _SEARCH, _PRODUCT, FLOOR, G, Q, LAM, ALPHA = range(12)
 
 
 class SimplexScratch(NamedTuple):
@@ -132,12 +134,12 @@ class SimplexScratch(NamedTuple):
 
 def simplex_scratch(items: int, side: int) -> SimplexScratch:
     """Scratch for problems of so many items, of which `solve_shrinking` sees those of at most `side`."""
-    return SimplexScratch(np.empty(items, np.int32), np.empty(side**2, np.float32), np.empty((9, items)))
+    return SimplexScratch(np.empty(items, np.int32), np.empty(side**2, np.float32), np.empty((12, items)))
 
 
 @compiled
 def solve_shrinking(
-    K: np.ndarray, q: np.ndarray, g: np.ndarray, lam: float, alpha: np.ndarray, tol: float, scratch: SimplexScratch
+    K: np.ndarray, q: np.ndarray, g: np.ndarray, lam: np.ndarray, alpha: np.ndarray, tol: float, scratch: SimplexScratch
 ) -> None:
     """The same answer as `solve_simplex`, sooner: finish on the items that still matter, then check the others.
 
@@ -161,7 +163,7 @@ def solve_shrinking(
                 kept[size] = k
                 size += 1
         K_small = scratch.K_kept[: size * size].reshape(size, size)
-        g_kept, alpha_kept = lines[_G_KEPT, :size], lines[_ALPHA_KEPT, :size]
+        g_kept, alpha_kept, lam_kept = lines[_G_KEPT, :size], lines[_ALPHA_KEPT, :size], lines[_LAM_KEPT, :size]
         for x in range(size):
             row = K[kept[x]]
             out = K_small[x]
@@ -169,10 +171,11 @@ def solve_shrinking(
                 out[y] = row[kept[y]]
             g_kept[x] = g[kept[x]]
             alpha_kept[x] = alpha[kept[x]]
+            lam_kept[x] = lam[kept[x]]
         for _ in range(ROUNDS):
-            if solve_simplex(K_small, g_kept, lam, alpha_kept, 0.5 * tol, EASY_STEPS * size, floor[:size]) >= 0:
+            if solve_simplex(K_small, g_kept, lam_kept, alpha_kept, 0.5 * tol, EASY_STEPS * size, floor[:size]) >= 0:
                 break
-            _descend_together(K_small, g_kept, lam, alpha_kept, tol, lines)
+            _descend_together(K_small, g_kept, lam_kept, alpha_kept, tol, lines)
         for x in range(size):
             alpha[kept[x]] = alpha_kept[x]
         place = 0
@@ -190,11 +193,11 @@ def solve_shrinking(
 
 @inner
 def _descend_together(
-    K: np.ndarray, g: np.ndarray, lam: float, alpha: np.ndarray, tol: float, lines: np.ndarray
+    K: np.ndarray, g: np.ndarray, lam: np.ndarray, alpha: np.ndarray, tol: float, lines: np.ndarray
 ) -> None:
     """One long step for ill-conditioned problems: towards the minimum over all items with weight at once.
 
-    Conjugate gradients on K + lam I among directions that keep the sum, then as far along the direction found as no
+    Conjugate gradients on K + diag(lam) among directions that keep the sum, then as far along the direction found as no
     weight turns negative. Where K is flat the step goes to the edge. Pairwise steps before and after do the rest.
     """
     m = alpha.shape[0]
@@ -222,7 +225,7 @@ def _descend_together(
             Hp[i] = 0.0
             if alpha[i] > 0.0:
                 row = K[i]
-                total = lam * p[i]
+                total = lam[i] * p[i]
                 for j in range(m):
                     total += row[j] * p[j]
                 Hp[i] = total
@@ -254,11 +257,15 @@ def _descend_together(
             reach = min(reach, -alpha[i] / d[i])
     if reach == np.inf:
         return
+    least = lam[0]
+    for i in range(m):
+        least = min(least, lam[i])
     excess = 0.0  # what rounding adds to the sum; the largest weight takes it back
     largest = 0
     for i in range(m):
         d[i] *= reach
-        if alpha[i] + d[i] < 1e-15:
+        nothing = 1e-15 if lam[i] == least else 1e-15 * (least / lam[i])  # items that cost more have less
+        if alpha[i] + d[i] < nothing:
             d[i] = -alpha[i]
         excess += d[i]
         if alpha[i] + d[i] > alpha[largest] + d[largest]:
@@ -267,7 +274,7 @@ def _descend_together(
     for i in range(m):
         alpha[i] += d[i]
         row = K[i]
-        total = lam * d[i]
+        total = lam[i] * d[i]
         for j in range(m):
             total += row[j] * d[j]
         g[i] += total

@@ -11,8 +11,10 @@ from komd._core.compile import compiled, inner
 from komd._core.factor_products import subtract_squares
 from komd._core.groups import OwnEntries, Rows, StoredMatrix
 from komd._core.simplex import (
+    ALPHA,
     EASY_STEPS,
     FLOOR,
+    LAM,
     ROUNDS,
     G,
     Q,
@@ -29,18 +31,21 @@ __all__ = [
     "SolverScratch",
     "gather_row",
     "gather_squares",
-    "own_corrected",
+    "own_gathered",
     "solve_users",
     "solver_scratch",
 ]
 
 _GATHERED = 4096  # longest history whose K_u is gathered from a stored matrix: 134 MB of scratch for each thread
+_ROUNDING = 1e-15  # times λ: half gradients are of its size, and gaps below are rounding
+_MOST = 1e300  # of λ_i
 
 
 class MarginProblem(NamedTuple):
     """What is the same for all users: S, how the negatives count, λ, and the KKT gap to reach.
 
     `theta` is the weight of the negatives: of all others than the user's own items if `exact`, else of all items.
+    `delta` is the weight of the mean of the user's dislikes.
     """
 
     S: NDArray[np.float64]
@@ -48,6 +53,7 @@ class MarginProblem(NamedTuple):
     theta: float
     lam: float
     tol: float
+    delta: float = 0.0
 
 
 class Solved(NamedTuple):
@@ -63,6 +69,7 @@ class SolverScratch(NamedTuple):
 
     K_u: NDArray[np.float32]
     pair: NDArray[np.float32]
+    chosen: NDArray[np.int32]
     simplex: SimplexScratch
 
 
@@ -70,17 +77,21 @@ def solver_scratch(own: OwnEntries, longest: int) -> SolverScratch:
     """Scratch for users of at most so many items. Of a stored matrix, larger K_u are gathered row by row."""
     side = longest if own.blocks.size else min(longest, _GATHERED)
     K_u, pair = np.empty(side**2, np.float32), np.empty((2, longest), np.float32)
-    return SolverScratch(K_u, pair, simplex_scratch(longest, side))
+    return SolverScratch(K_u, pair, np.empty(longest, np.int32), simplex_scratch(longest, side))
 
 
-def own_corrected(own: OwnEntries, rows: Rows) -> OwnEntries:
-    """The entries of these users, gathered from a stored matrix that has a correction; others as they are."""
-    if own.blocks.size or not own.W.size:
+def own_gathered(own: OwnEntries, rows: Rows, *, always: bool) -> OwnEntries:
+    """The entries of these users, gathered from a stored matrix that has a correction, or `always`; others as they are.
+
+    `solve_users` needs them gathered where rows hold dislikes.
+    """
+    if own.blocks.size or not (own.W.size or always):
         return own
     starts = np.append(0, np.cumsum(np.diff(rows.indptr) ** 2))
     blocks = np.empty(starts[-1], np.float32)
     gather_squares(own.stored, rows, starts, blocks)
-    subtract_squares(own.W, own.added, rows, starts, blocks)
+    if own.W.size:
+        subtract_squares(own.W, own.added, rows, starts, blocks)
     return own._replace(blocks=blocks, starts=starts)
 
 
@@ -101,59 +112,136 @@ def solve_users(
     starts: np.ndarray,
     problem: MarginProblem,
     rows: Rows,
+    h: np.ndarray,
     out: Solved,
     scratch: SolverScratch,
 ) -> int:
     """The weights of a block of users, in the form that scoring takes (docs/guide/maths.md, "One scorer").
 
-    K between their own items is gathered from K, or stands in `blocks` already: see `OwnEntries`.
+    K between their own items is gathered from K, or stands in `blocks` already: see `OwnEntries`. `h` says how much
+    each item counts: λ_i = λ / h_i. It is aligned with `rows`, or empty: each counts 1. Below 0 an item is a dislike.
 
     With exact negatives the weight of item i is alpha_i + theta/m_u- and the offset theta/m_u-; else alpha_i and
-    theta/m. Returns the number of users whose gap stayed above `tol`.
+    theta/m. The weight of a dislike is -delta over their number. Returns the number of users whose gap stayed above
+    `tol`, or above the rounding of their gradients.
     """
     m = problem.S.shape[0]
     side = int(np.sqrt(scratch.K_u.shape[0]))
-    lam, tol = problem.lam, problem.tol
+    lines = scratch.simplex.lines
     unsolved = 0
     for u in range(rows.indptr.shape[0] - 1):
-        h = rows.indices[rows.indptr[u] : rows.indptr[u + 1]]
-        alpha = out.weights[rows.indptr[u] : rows.indptr[u + 1]]
-        m_u = h.shape[0]
+        items = rows.indices[rows.indptr[u] : rows.indptr[u + 1]]
+        weights = out.weights[rows.indptr[u] : rows.indptr[u + 1]]
+        h_u = h[rows.indptr[u] : rows.indptr[u + 1]] if h.shape[0] > 0 else h
+        chosen = scratch.chosen[: _list_chosen(h_u, items.shape[0], scratch.chosen)]
+        m_u = chosen.shape[0]
+        disliked = items.shape[0] - m_u
         out.gaps[u] = 0.0
         out.offsets[u] = 0.0
         if m_u == 0:
+            weights[:] = 0.0
             continue
-        lines = scratch.simplex.lines
-        g, q, floor = lines[G, :m_u], lines[Q, :m_u], lines[FLOOR, :m_u]
+        alpha = weights if disliked == 0 else lines[ALPHA, :m_u]
+        g, q, floor, lam = lines[G, :m_u], lines[Q, :m_u], lines[FLOOR, :m_u], lines[LAM, :m_u]
+        even = _start(problem.lam, h_u, chosen, lam, alpha)
+        tol = max(problem.tol, _ROUNDING * lam.min())
         if m_u <= side:
             K_u = scratch.K_u[: m_u * m_u].reshape(m_u, m_u)
-            stride = (starts[u + 1] - starts[u]) // m_u if blocks.shape[0] > 0 else 0
+            stride = (starts[u + 1] - starts[u]) // items.shape[0] if blocks.shape[0] > 0 else 0
             for i in range(m_u):  # to the last bit the same from blocks and from a matrix
                 if stride > 0:
-                    for k in range(m_u):
-                        K_u[i, k] = blocks[starts[u] + i * stride + k]
-                    g[i] = row_total(K_u[i])
+                    at = starts[u] + chosen[i] * stride
+                    if disliked == 0:
+                        for k in range(m_u):
+                            K_u[i, k] = blocks[at + k]
+                    else:
+                        for k in range(m_u):
+                            K_u[i, k] = blocks[at + chosen[k]]
+                    q[i] = row_total(K_u[i])
                 else:
-                    g[i] = gather_row(K, h, i, K_u[i])
-            _begin(problem, h, q, g, alpha)
+                    q[i] = gather_row(K, items, i, K_u[i])
+                g[i] = q[i] if even else _product(K_u[i], alpha)
+            _begin(problem, items, chosen, q, g, alpha, lam, even)
+            if disliked > 0:
+                _oppose(blocks[starts[u] : starts[u + 1]], stride, h_u, chosen, problem.delta / disliked, q, g)
             solve_shrinking(K_u, q, g, lam, alpha, tol, scratch.simplex)
             low, high = worst_pair(g, alpha, floor)
         else:
             low_row, high_row = scratch.pair[0, :m_u], scratch.pair[1, :m_u]
             for i in range(m_u):
-                g[i] = gather_row(K, h, i, low_row)
-            _begin(problem, h, q, g, alpha)
+                q[i] = gather_row(K, items, i, low_row)
+                g[i] = q[i] if even else _product(low_row, alpha)
+            _begin(problem, items, chosen, q, g, alpha, lam, even)
             low, high = worst_pair(g, alpha, floor)
             for _ in range(ROUNDS * EASY_STEPS * m_u):
                 if g[high] - g[low] <= tol:
                     break
-                gather_row(K, h, low, low_row)
-                gather_row(K, h, high, high_row)
+                gather_row(K, items, low, low_row)
+                gather_row(K, items, high, high_row)
                 low, high = move_weight(low_row, high_row, low, high, g, lam, alpha, floor)
         out.gaps[u] = g[high] - g[low]
         unsolved += out.gaps[u] > tol
         out.offsets[u] = _as_scored(problem.exact, problem.theta, m, alpha)
+        if disliked > 0:
+            weights[:] = -problem.delta / disliked
+            for i in range(m_u):
+                weights[chosen[i]] = alpha[i]
     return unsolved
+
+
+@inner
+def _list_chosen(h: np.ndarray, size: int, chosen: np.ndarray) -> int:
+    """List the places of a row whose items are not dislikes; returns how many there are."""
+    if h.shape[0] == 0:
+        for p in range(size):
+            chosen[p] = p
+        return size
+    found = 0
+    for p in range(size):
+        chosen[found] = p
+        found += h[p] > 0.0
+    return found
+
+
+@inner
+def _start(lam: float, h: np.ndarray, chosen: np.ndarray, lam_of: np.ndarray, alpha: np.ndarray) -> bool:
+    """λ_i = λ / h_i, and the first weights, proportional to h; returns whether they are even."""
+    m_u = chosen.shape[0]
+    total = 0.0
+    even = True
+    for i in range(m_u):
+        lam_of[i] = lam
+        alpha[i] = 1.0 / m_u
+        if h.shape[0] > 0:
+            lam_of[i] = min(lam / h[chosen[i]], _MOST)
+            total += h[chosen[i]]
+            even = even and h[chosen[i]] == h[chosen[0]]
+    if not even:
+        for i in range(m_u):
+            alpha[i] = h[chosen[i]] / total
+    return even
+
+
+@inner
+def _product(row: np.ndarray, alpha: np.ndarray) -> float:
+    total = 0.0
+    for k in range(alpha.shape[0]):
+        total += row[k] * alpha[k]
+    return total
+
+
+@inner
+def _oppose(
+    block: np.ndarray, stride: int, h: np.ndarray, chosen: np.ndarray, share: float, q: np.ndarray, g: np.ndarray
+) -> None:
+    """Add the dislikes to q, `share` of K to each of them, and to the gradient."""
+    for i in range(chosen.shape[0]):
+        total = 0.0
+        for p in range(h.shape[0]):
+            if h[p] < 0.0:
+                total += block[chosen[i] * stride + p]
+        q[i] += share * total
+        g[i] -= share * total
 
 
 @compiled
@@ -220,22 +308,34 @@ def row_total(row: np.ndarray) -> float:
 
 
 @inner
-def _begin(problem: MarginProblem, h: np.ndarray, q: np.ndarray, g: np.ndarray, alpha: np.ndarray) -> None:
-    """Even weights, q and the first gradient of the user with items h; `g` arrives as the sums of the rows of K_u."""
-    S, exact, theta, lam = problem.S, problem.exact, problem.theta, problem.lam
+def _begin(
+    problem: MarginProblem,
+    items: np.ndarray,
+    chosen: np.ndarray,
+    q: np.ndarray,
+    g: np.ndarray,
+    alpha: np.ndarray,
+    lam: np.ndarray,
+    even: bool,
+) -> None:
+    """q and the first gradient. `q` arrives as the sums of the rows of K_u; `g` too if `even`, else as K_u alpha."""
+    S, exact, theta = problem.S, problem.exact, problem.theta
     m = S.shape[0]
-    m_u = h.shape[0]
+    m_u = chosen.shape[0]
     negatives = m - m_u
     for i in range(m_u):
+        S_i = S[items[chosen[i]]]
         if not exact:
-            q[i] = S[h[i]] / m
+            q[i] = S_i / m
         elif negatives > 0:
-            q[i] = (S[h[i]] - g[i]) / negatives
+            q[i] = (S_i - q[i]) / negatives
         else:
             q[i] = 0.0
         q[i] *= theta
-        alpha[i] = 1.0 / m_u
-        g[i] = (g[i] + lam) / m_u - q[i]
+        if even:
+            g[i] = (g[i] + lam[i]) / m_u - q[i]
+        else:
+            g[i] = (g[i] + lam[i] * alpha[i]) - q[i]
 
 
 @inner

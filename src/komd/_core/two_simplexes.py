@@ -36,12 +36,13 @@ class TwoSimplexProblem(NamedTuple):
     indptr: np.ndarray
     indices: np.ndarray
     """The users' histories, as compressed rows."""
-    lam_p: float
+    lam_p: np.ndarray
+    """λ_p / h of each item of the histories."""
     lam_n: float
     step: float
     """1 / (2 L), L at least the largest eigenvalue of the centred K."""
-    tol: float
-    """KKT gap to which the weights of the history are solved in each iteration."""
+    tol: np.ndarray
+    """KKT gap to which the weights of each user's history are solved in each iteration."""
 
 
 class TwoSimplexState(NamedTuple):
@@ -71,14 +72,17 @@ class TwoSimplexScratch(NamedTuple):
     simplex: SimplexScratch
 
 
-def state_for(indptr: np.ndarray, indices: np.ndarray, items: int) -> TwoSimplexState:
-    """Even weights on both sides of every user, who must have an item on each; K a is still to be computed."""
+def state_for(indptr: np.ndarray, indices: np.ndarray, items: int, p: np.ndarray) -> TwoSimplexState:
+    """The first weights: p on the histories, even ones on the other side of every user, who must have items on both.
+
+    K a is still to be computed.
+    """
     users = len(indptr) - 1
     lengths = np.diff(indptr)
     a = np.repeat(1.0 / (items - lengths)[:, None], items, axis=1)
     a[np.repeat(np.arange(users), lengths), indices] = 0.0
     return TwoSimplexState(
-        p=np.repeat(1.0 / lengths, lengths),
+        p=p,
         a=a,
         a_before=a.copy(),
         Ka=np.zeros_like(a),
@@ -142,7 +146,7 @@ def step_users(problem: TwoSimplexProblem, state: TwoSimplexState, scratch: TwoS
         t = state.momentum[u]
         longer = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
         beyond = (t - 1.0) / longer  # the gradient is taken at a + beyond (a - a_before)
-        _solve_positives(problem, h, Ka, Ka_before, beyond, p, scratch)
+        _solve_positives(problem, u, Ka, Ka_before, beyond, p, scratch)
         _times_rows(problem.K, h, p, state.Kp[u])
         V, Kp = scratch.V, state.Kp[u]
         shrink = 1.0 / (1.0 + 2.0 * problem.step * problem.lam_n)
@@ -168,7 +172,7 @@ def step_users(problem: TwoSimplexProblem, state: TwoSimplexState, scratch: TwoS
 @inner
 def _solve_positives(
     problem: TwoSimplexProblem,
-    h: np.ndarray,
+    u: int,
     Ka: np.ndarray,
     Ka_before: np.ndarray,
     beyond: float,
@@ -176,6 +180,8 @@ def _solve_positives(
     scratch: TwoSimplexScratch,
 ) -> None:
     """The best p for the other side at a + beyond (a - a_before), starting from the p of the last step."""
+    h = problem.indices[problem.indptr[u] : problem.indptr[u + 1]]
+    lam_p = problem.lam_p[problem.indptr[u] : problem.indptr[u + 1]]
     m_u = h.shape[0]
     K_u = scratch.K_u[: m_u * m_u].reshape(m_u, m_u)
     g, q = scratch.simplex.lines[G, :m_u], scratch.simplex.lines[Q, :m_u]
@@ -186,8 +192,8 @@ def _solve_positives(
             K_u[i, k] = row[h[k]]
             total += K_u[i, k] * p[k]
         q[i] = Ka[h[i]] + beyond * (Ka[h[i]] - Ka_before[h[i]])
-        g[i] = total + problem.lam_p * p[i] - q[i]
-    solve_shrinking(K_u, q, g, problem.lam_p, p, problem.tol, scratch.simplex)
+        g[i] = total + lam_p[i] * p[i] - q[i]
+    solve_shrinking(K_u, q, g, lam_p, p, problem.tol[u], scratch.simplex)
 
 
 @inner
@@ -209,11 +215,11 @@ def measure_gaps(problem: TwoSimplexProblem, state: TwoSimplexState) -> None:
     """
     for u in range(problem.indptr.shape[0] - 1):
         start, end = problem.indptr[u], problem.indptr[u + 1]
-        h, p = problem.indices[start:end], state.p[start:end]
+        h, p, lam_p = problem.indices[start:end], state.p[start:end], problem.lam_p[start:end]
         a, Ka, Kp = state.a[u], state.Ka[u], state.Kp[u]
         least_p = np.inf
         for i in range(h.shape[0]):
-            least_p = min(least_p, Kp[h[i]] + problem.lam_p * p[i] - Ka[h[i]])
+            least_p = min(least_p, Kp[h[i]] + lam_p[i] * p[i] - Ka[h[i]])
         least_n = np.inf
         place = 0
         for j in range(a.shape[0]):
@@ -223,7 +229,7 @@ def measure_gaps(problem: TwoSimplexProblem, state: TwoSimplexState) -> None:
                 least_n = min(least_n, Ka[j] + problem.lam_n * a[j] - Kp[j])
         gap = 0.0
         for i in range(h.shape[0]):
-            gap += p[i] * (Kp[h[i]] + problem.lam_p * p[i] - Ka[h[i]] - least_p)
+            gap += p[i] * (Kp[h[i]] + lam_p[i] * p[i] - Ka[h[i]] - least_p)
         for j in range(a.shape[0]):  # a is zero at the items of the history
             gap += a[j] * (Ka[j] + problem.lam_n * a[j] - Kp[j] - least_n)
         state.gap[u] = 2.0 * gap

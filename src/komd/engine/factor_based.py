@@ -77,9 +77,14 @@ def rival(module: str, name: str, model: str) -> Callable[..., Any]:
 
 
 def fit_rival(
-    build: Callable[[], Any], histories: Histories, items: int, value: float, label: str, memory: str | int | None
+    build: Callable[[], Any],
+    histories: Histories,
+    items: int,
+    values: float | NDArray[np.float64],
+    label: str,
+    memory: str | int | None,
 ) -> Any:
-    """A model of implicit, fitted to these histories with `value` in the place of every pair.
+    """A model of implicit, fitted to these histories with these values, or this one, in the place of the pairs.
 
     BLAS keeps to one thread meanwhile: implicit has threads of its own, and warns of the others.
     """
@@ -87,7 +92,8 @@ def fit_rival(
     from scipy.sparse import csr_matrix
     from threadpoolctl import threadpool_limits
 
-    data = np.full(len(histories.indices), value, np.float32)
+    data = np.empty(len(histories.indices), np.float32)
+    data[:] = values
     # implicit's BPR wants both index arrays of one type, and only int32 fits its compiled signatures everywhere.
     rows = csr_matrix((data, histories.indices, histories.indptr.astype(np.int32)), shape=(len(histories), items))
     with threadpool_limits(1, user_api="blas"):

@@ -55,12 +55,25 @@ class Histories:
         return self.indices[self.indptr[number] : self.indptr[number + 1]]
 
     @staticmethod
-    def of_rows(rows: Sequence[NDArray[np.int32]]) -> Histories:
-        """One history for each array of numbers, sorted, each number once."""
-        tidy = [np.unique(row).astype(np.int32, copy=False) for row in rows]
-        indptr = pointers([len(row) for row in tidy])
-        indices = np.concatenate(tidy) if tidy else np.zeros(0, np.int32)
-        return Histories(indptr, indices)
+    def of_rows(
+        rows: Sequence[NDArray[np.int32]],
+        weights: Sequence[NDArray[np.float32]] | None = None,
+        times: Sequence[NDArray[np.int64]] | None = None,
+    ) -> Histories:
+        """One history for each array of numbers, sorted, each number once: the first, with its weight and time."""
+        found = [np.unique(row, return_index=True) for row in rows]
+        indptr = pointers([len(row) for row, _ in found])
+
+        def joined(parts: Sequence[NDArray[Any]], kind: Any) -> NDArray[Any]:
+            return np.concatenate([np.zeros(0, kind), *parts]).astype(kind, copy=False)
+
+        def aligned(arrays: Sequence[NDArray[Any]] | None, kind: Any) -> NDArray[Any] | None:
+            if arrays is None:
+                return None
+            return joined([array[first] for array, (_, first) in zip(arrays, found, strict=True)], kind)
+
+        indices = joined([row for row, _ in found], np.int32)
+        return Histories(indptr, indices, weights=aligned(weights, np.float32), times=aligned(times, np.int64))
 
     def block(self, first: int, last: int) -> Histories:
         """Rows first..last."""
@@ -98,11 +111,31 @@ class Histories:
         parts = [part for part in (self, self.seen, self.dislikes) if part is not None]
         if len(parts) == 1:
             return self
-        owners = np.concatenate([np.repeat(np.arange(len(part)), part.lengths) for part in parts])
-        keys = np.unique(owners << 32 | np.concatenate([part.indices for part in parts]))
-        indptr = pointers(np.bincount(keys >> 32, minlength=len(self)))
-        return Histories(indptr, (keys & 0xFFFFFFFF).astype(np.int32))
+        return Histories(*_rows_of(np.unique(np.concatenate([part.keys for part in parts])), len(self)))
+
+    def with_dislikes(self) -> Histories:
+        """Rows of the history and the dislikes together, of users who have a history; weights of -1 mark dislikes."""
+        if self.dislikes is None:
+            return self
+        with_history = np.repeat(self.lengths > 0, self.dislikes.lengths)
+        keys, weights = self.keys, np.ones(len(self.indices), np.float32) if self.weights is None else self.weights
+        disliked = np.setdiff1d(self.dislikes.keys[with_history], keys)
+        joined = np.concatenate([keys, disliked])
+        order = np.argsort(joined, kind="stable")
+        weights = np.concatenate([weights, np.full(len(disliked), -1, np.float32)])[order]
+        return Histories(*_rows_of(joined[order], len(self)), self.users, weights=weights, at=self.at)
+
+    @property
+    def keys(self) -> NDArray[np.int64]:
+        """Row and item of each pair in one number: row · 2³² + item."""
+        owners = np.repeat(np.arange(len(self), dtype=np.int64), self.lengths)
+        return owners << 32 | self.indices
 
     def known(self) -> Histories:
         """The same rows, known to be all the users of the training data in their order."""
         return replace(self, users=np.arange(len(self), dtype=np.int32))
+
+
+def _rows_of(keys: NDArray[np.int64], rows: int) -> Rows:
+    """The compressed rows of keys in ascending order."""
+    return Rows(pointers(np.bincount(keys >> 32, minlength=rows)), (keys & 0xFFFFFFFF).astype(np.int32))

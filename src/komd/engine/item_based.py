@@ -72,11 +72,18 @@ class ItemBased(Recommender):
         """t for this catalogue: ones."""
         return None
 
+    def scored_rows(self, histories: Histories) -> Histories:
+        """The rows that `weigh` and scoring take: the histories, and whatever else of a user has a say.
+
+        Their `weights` say how much each item counts, as the method sees it, or are None.
+        """
+        return histories
+
     @abstractmethod
     def weigh(
-        self, histories: Histories, own: OwnEntries, threads: int | None = 1
+        self, rows: Histories, own: OwnEntries, threads: int | None = 1
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """w, aligned with the items of the histories, and b, one for each user; `own` is M between their own items."""
+        """w, aligned with the items of `scored_rows`, and b, one for each user; `own` is M between their own items."""
 
     def learn(
         self,
@@ -113,23 +120,24 @@ class ItemBased(Recommender):
 
     def _ready(self, histories: Histories) -> ItemMatrix:
         """The matrix with the rows that these users need in memory."""
-        ready = self.matrix.in_memory(histories.indices)
+        ready = self.matrix.in_memory(self.scored_rows(histories).indices)
         assert ready is not None
         return ready
 
     def _score_by(self, matrix: ItemMatrix, histories: Histories, scores: NDArray[np.float64]) -> None:
-        weights = self.weigh(histories, matrix.own_entries(histories.rows))
-        matrix.score(WeightedUsers(*histories.rows, *weights), self.scored_S, scores)
+        scored = self.scored_rows(histories)
+        weights = self.weigh(scored, matrix.own_entries(scored.rows))
+        matrix.score(WeightedUsers(*scored.rows, *weights), self.scored_S, scores)
         if self.target_factors is not None:
             scores *= self.target_factors
 
     def _explain(self, history: Histories, items: NDArray[np.int32]) -> Contributions:
-        ready = self._ready(history)
-        weights, offsets = self.weigh(history, ready.own_entries(history.rows))
-        similarities, parts = ready.contributions(history.rows, weights, items)
+        ready, scored = self._ready(history), self.scored_rows(history)
+        weights, offsets = self.weigh(scored, ready.own_entries(scored.rows))
+        similarities, parts = ready.contributions(scored.rows, weights, items)
         if self.target_factors is not None:
             parts *= self.target_factors[items]
-        return Contributions(weights, similarities, parts, -offsets[0] * self.S[items])
+        return Contributions(weights, similarities, parts, -offsets[0] * self.S[items], scored.indices)
 
     def similarities_to(self, item: int) -> NDArray[np.float32]:
         return self.matrix.row(item)
@@ -146,7 +154,8 @@ class ItemBased(Recommender):
         memory: str | int | None = None,
         label: str = "",
     ) -> Iterator[RankedBlock]:
-        ready = self.matrix.in_memory(rows.indices, lambda: int(_ROWS_SHARE * room_for(memory)), threads)
+        items = self.scored_rows(rows).indices
+        ready = self.matrix.in_memory(items, lambda: int(_ROWS_SHARE * room_for(memory)), threads)
         if ready is None:
             return rank_streamed(self, rows, request, threads=threads, memory=memory, label=label)
 
@@ -185,7 +194,7 @@ class Neighbourhood(ItemBased):
     """An item-based model in which every item of a history has the same say: w = 1, S = 0."""
 
     def weigh(
-        self, histories: Histories, own: OwnEntries, threads: int | None = 1
+        self, rows: Histories, own: OwnEntries, threads: int | None = 1
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         # b is multiplied by S = 0. Negative zero, so that −b S is +0 and nobody is shown a score of −0.
-        return np.ones(len(histories.indices)), np.full(len(histories), -0.0)
+        return np.ones(len(rows.indices)), np.full(len(rows), -0.0)

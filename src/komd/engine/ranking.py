@@ -110,6 +110,8 @@ def _ranked(
     known, out = histories.known_items.rows, RankedBlock.empty(len(histories), request.length)
     if request.exclude_seen:
         mask(known, scores)
+    elif histories.dislikes is not None:
+        mask(histories.dislikes.rows, scores)
     if request.length:
         push_top(scores, request.candidates, 0, out.items, out.scores, out.counts)
         sort_top(out.items, out.scores, out.counts)

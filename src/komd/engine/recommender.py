@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -24,10 +25,10 @@ from komd.engine.catalogue import Catalogue, OnUnknown
 from komd.engine.histories import Histories
 from komd.engine.parameters import Parameters
 from komd.engine.ranking import RankedBlock, RankingRequest, rank_blocks, users_per_block
-from komd.engine.requests import asked_lists, given_histories, several, warn_of_fallback
+from komd.engine.requests import asked_lists, asked_users, one_history, several, warn_of_fallback
 from komd.engine.results import Contributions, Explanation, Recommendations, Scores, lists_table
 from komd.engine.saved_catalogue import catalogue_arrays, restored_catalogue
-from komd.errors import InputError
+from komd.errors import InputError, UnusedWeightsWarning
 from komd.matrix.item_matrix import Arrays
 
 __all__ = ["Recommender"]
@@ -40,6 +41,9 @@ class Recommender(Parameters, ABC):
 
     serves_strangers: ClassVar[bool] = True
     """Whether users outside the training data can be served from their history alone."""
+
+    uses_weights: ClassVar[bool] = False
+    """Whether weights of interactions make a difference."""
 
     _catalogue: Catalogue | None = None
 
@@ -72,6 +76,17 @@ class Recommender(Parameters, ABC):
     @abstractmethod
     def _restore(self, arrays: Arrays) -> None:
         """Restore what `learned_arrays` gave."""
+
+    def check_data(self, data: Interactions) -> None:
+        """Refuse data that the method cannot learn from; warn of what it does not use."""
+        self._warn_of_weights(data)
+
+    def _warn_of_weights(self, data: Interactions | Histories | None) -> None:
+        """Say that weights are not used, if there are any and the method does not use them."""
+        if data is not None and data.weights is not None and not self.uses_weights:
+            warnings.warn(
+                f"{type(self).__name__} does not use weights: every pair counts 1", UnusedWeightsWarning, stacklevel=4
+            )
 
     def _users_per_block(self) -> int:
         """How many users are best scored together."""
@@ -113,6 +128,7 @@ class Recommender(Parameters, ABC):
         interactions = Interactions.of(data, memory=memory)
         if interactions.pairs == 0:
             raise InputError(f"nothing to learn from: {interactions!r} holds no pair")
+        self.check_data(interactions)
         catalogue = Catalogue.of(interactions)
         self.learn(catalogue, threads, memory)
         self._catalogue = catalogue
@@ -131,6 +147,8 @@ class Recommender(Parameters, ABC):
         threads: int | None = None,
         memory: str | int | None = None,
         exclude_low_rated: bool = True,
+        dislikes: Any = None,
+        at: Any = None,
     ) -> Recommendations:
         """The n best items for known users, for strangers, or for all users.
 
@@ -141,8 +159,9 @@ class Recommender(Parameters, ABC):
         n
             Length of the lists; they are shorter where there is less to recommend.
         histories
-            Instead of users: what users the model need not know have chosen. A mapping from any id to item ids, a
-            list of lists of item ids, `Interactions`, or a scipy sparse matrix. Nothing is retrained.
+            Instead of users: what users the model need not know have chosen. A mapping from any id to item ids, or
+            to a mapping from item ids to weights (`{"guest": {"i7": 3, "i42": 1}}`), a list of such histories,
+            `Interactions`, or a scipy sparse matrix. Nothing is retrained.
         exclude_seen
             Leave out what the user has already.
         items, exclude
@@ -154,44 +173,71 @@ class Recommender(Parameters, ABC):
         memory
             The budget where the item-item matrix is streamed, such as "8GB"; 60 % of what is free by default.
         exclude_low_rated
-            With `exclude_seen`, leave out what a user rated below `min_rating` as well, where the data was read so.
+            With `exclude_seen`, leave out what a user rated below `liked` as well, where the data was read so.
+        dislikes
+            With `histories` as a mapping or a list: items that these users dislike, as a mapping from their ids to item
+            ids, or as a list of lists. They are never recommended, and count as `dislikes_weight` says. Dislikes of
+            known users are in the model.
+        at
+            For models with a half-life, the moment from which ages are measured: "now", a date, a datetime (UTC unless
+            it says otherwise) or ISO text. By default each user's last event. Later events have age 0.
         """
         (ids, rows, skipped), request = asked_lists(
-            self.catalogue, users, n, histories, exclude_seen, items, exclude, on_unknown, exclude_low_rated
+            self.catalogue,
+            users,
+            n,
+            histories,
+            exclude_seen,
+            items,
+            exclude,
+            on_unknown,
+            exclude_low_rated,
+            dislikes,
+            at,
         )
+        self._warn_of_weights(rows if histories is not None else None)
         empty = np.flatnonzero(rows.lengths == 0)
         parts = list(self.ranked_blocks(rows, request, threads=threads, memory=memory, label="recommend"))
         return Recommendations(lists_table(self.catalogue, ids, parts), ids.take(pa.array(empty)).to_pylist(), skipped)
 
-    def explain(self, user: Any = None, item: Any = None, *, history: Iterable[Any] | None = None) -> Explanation:
-        """Why `item` gets its score for a known user, or for a stranger with this history (item ids)."""
+    def explain(
+        self,
+        user: Any = None,
+        item: Any = None,
+        *,
+        history: Iterable[Any] | None = None,
+        dislikes: Iterable[Any] | None = None,
+        at: Any = None,
+    ) -> Explanation:
+        """Why `item` gets its score for a known user, or for a stranger with this history and these dislikes.
+
+        The history is a list of item ids, or a mapping from item ids to weights; `at` is as in `recommend`.
+        """
         if item is None or (user is None) == (history is None):
             raise InputError("explain takes a user and an item, or an item and history=[...]")
         catalogue = self.catalogue
-        if history is None:
-            row = catalogue.histories.take(catalogue.find_users([user], "error"))
-        else:
-            row = Histories.of_rows([catalogue.find_items(several(history), "error")])
+        row = one_history(catalogue, user, history, "explain", dislikes, at)
         number = int(catalogue.find_items([item], "error")[0])
         score = float(self.pair_scores(row, np.zeros(1, np.int32), np.array([number], np.int32))[0])
-        weights, similarities, parts, global_terms = self.explained(row, np.array([number], np.int32))
-        order = np.argsort(-np.abs(parts[:, 0]), kind="stable")
+        found = self.explained(row, np.array([number], np.int32))
+        order = np.argsort(-np.abs(found.parts[:, 0]), kind="stable")
         table = pa.table(
             {
-                "item_id": catalogue.item_ids(row.indices[order]),
-                "weight": weights[order],
-                "similarity": similarities[order, 0].astype(np.float64),
-                "contribution": parts[order, 0],
+                "item_id": catalogue.item_ids(found.items[order]),
+                "weight": found.weights[order],
+                "similarity": found.similarities[order, 0].astype(np.float64),
+                "contribution": found.parts[order, 0],
             }
         )
-        return Explanation(user, item, score, float(global_terms[0]), table, fallback=not len(row.indices))
+        return Explanation(user, item, score, float(found.global_terms[0]), table, fallback=not len(row.indices))
 
     def explained(self, history: Histories, items: NDArray[np.int32]) -> Contributions:
         """`explain` in inside numbers, for one user and many items: the user's problem is solved once."""
         if len(history.indices):
             return self._explain(history, items)
         nothing = np.zeros((0, len(items)))
-        return Contributions(np.zeros(0), nothing.astype(np.float32), nothing, self.catalogue.popularity[items])
+        popularity = self.catalogue.popularity[items]
+        return Contributions(np.zeros(0), nothing.astype(np.float32), nothing, popularity, np.zeros(0, np.int32))
 
     def score(
         self,
@@ -203,6 +249,8 @@ class Recommender(Parameters, ABC):
         on_unknown: OnUnknown = "error",
         threads: int | None = None,
         memory: str | int | None = None,
+        dislikes: Any = None,
+        at: Any = None,
     ) -> Scores:
         """The scores of given pairs of users and items, as `recommend` would have them.
 
@@ -222,6 +270,8 @@ class Recommender(Parameters, ABC):
             How many threads to use.
         memory
             The budget where the item-item matrix is streamed, such as "8GB"; 60 % of what is free by default.
+        dislikes, at
+            As in `recommend`.
 
         Returns
         -------
@@ -241,9 +291,13 @@ class Recommender(Parameters, ABC):
         one_of("on_unknown", on_unknown, ("error", "skip"))
         catalogue, given = self.catalogue, read_pairs(pairs, user=user, item=item)
         if histories is None:
-            names, rows, skipped = catalogue.users, catalogue.histories, 0
+            names, rows, skipped = (
+                catalogue.users,
+                asked_users(catalogue, None, None, "error", dislikes, at).histories,
+                0,
+            )
         else:
-            ids, rows, skipped = given_histories(catalogue, histories, on_unknown)
+            ids, rows, skipped = asked_users(catalogue, None, histories, on_unknown, dislikes, at)
             names, numbers = encode(ids, noun="user")
             rows = rows.take(np.argsort(numbers).astype(np.int32))
         who = given.find_users(names, on_unknown)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
+import time
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,9 @@ __all__ = [
     "asked_users",
     "candidate_items",
     "given_histories",
+    "moment",
     "one_history",
+    "one_problem",
     "several",
     "warn_of_fallback",
 ]
@@ -49,11 +52,13 @@ def asked_lists(
     exclude: Iterable[Any] | None,
     on_unknown: OnUnknown,
     exclude_low_rated: bool = True,
+    dislikes: Any = None,
+    at: Any = None,
 ) -> tuple[AskedUsers, RankingRequest]:
     """Who asks and what for, from the arguments of `recommend`."""
     one_of("on_unknown", on_unknown, ("error", "skip"))
     whole("n", n, 1, most=None)
-    ids, rows, skipped = asked_users(catalogue, users, histories, on_unknown)
+    ids, rows, skipped = asked_users(catalogue, users, histories, on_unknown, dislikes, at)
     if not exclude_low_rated:
         rows = replace(rows, seen=None)
     candidates, passed = candidate_items(catalogue, items, exclude, on_unknown)
@@ -61,48 +66,131 @@ def asked_lists(
     return AskedUsers(ids, rows, skipped + passed), RankingRequest(int(n), candidates, exclude_seen)
 
 
-def asked_users(catalogue: Catalogue, users: Any, histories: Any, on_unknown: OnUnknown) -> AskedUsers:
+def asked_users(
+    catalogue: Catalogue, users: Any, histories: Any, on_unknown: OnUnknown, dislikes: Any = None, at: Any = None
+) -> AskedUsers:
     """Known users, users of given histories, or all known users if neither is given."""
     if users is not None and histories is not None:
         raise InputError("give users or histories, not both: a history stands for its user")
+    if dislikes is not None and histories is None:
+        raise InputError("dislikes belong to given histories; those of known users are in the model")
     if histories is not None:
-        return given_histories(catalogue, histories, on_unknown)
-    if users is None:
-        return AskedUsers(catalogue.users.values, catalogue.histories, 0)
-    found = catalogue.find_users(several(users), on_unknown)
-    known = found[found >= 0]
-    return AskedUsers(catalogue.users.take(known), catalogue.histories.take(known), len(found) - len(known))
+        asked = given_histories(catalogue, histories, on_unknown, dislikes)
+    elif users is None:
+        asked = AskedUsers(catalogue.users.values, catalogue.histories, 0)
+    else:
+        found = catalogue.find_users(several(users), on_unknown)
+        known = found[found >= 0]
+        asked = AskedUsers(catalogue.users.take(known), catalogue.histories.take(known), len(found) - len(known))
+    return asked if at is None else asked._replace(histories=replace(asked.histories, at=moment(at)))
 
 
-def given_histories(catalogue: Catalogue, histories: Any, on_unknown: OnUnknown) -> AskedUsers:
+def given_histories(catalogue: Catalogue, histories: Any, on_unknown: OnUnknown, dislikes: Any = None) -> AskedUsers:
     """The users of histories in any of the forms that `recommend` takes."""
     if isinstance(histories, Interactions) or hasattr(histories, "tocsr"):
+        if dislikes is not None:
+            raise InputError("dislikes= belongs to a mapping or a list of histories; Interactions have their own")
         data = Interactions.of(histories)
         rows, skipped = catalogue.translated(data, on_unknown)
         return AskedUsers(data.users.values, rows, skipped)
     if isinstance(histories, Mapping):
-        names, lists = list(histories), [_history(h) for h in histories.values()]
+        names, lists = list(histories), list(histories.values())
     elif isinstance(histories, (list, tuple)):
-        lists = [_history(h) for h in histories]
-        names = list(range(len(lists)))
+        names, lists = list(range(len(histories))), list(histories)
     else:
         raise InputError(
-            "histories must be a mapping {id: [item ids]}, a list of lists of item ids, Interactions or a scipy "
-            f"matrix, got {type(histories).__name__}"
+            "histories must be a mapping {id: [item ids]} or {id: {item id: weight}}, a list of lists of item ids, "
+            f"Interactions or a scipy matrix, got {type(histories).__name__}"
         )
-    found = catalogue.find_items([item for row in lists for item in row], on_unknown)
-    ends = np.cumsum([len(row) for row in lists], dtype=np.int64)
-    rows_found = np.split(found, ends[:-1]) if lists else []
-    rows = Histories.of_rows([row[row >= 0] for row in rows_found])
-    return AskedUsers(pa.array(names), rows, int((found < 0).sum()))
+    rows, skipped = _found_rows(catalogue, lists, on_unknown)
+    if dislikes is not None:
+        disliked, unknown = _found_rows(catalogue, _dislikes_of(names, dislikes), on_unknown)
+        both = np.intersect1d(rows.keys, disliked.keys)
+        if len(both):
+            item = catalogue.item_ids((both[:1] & 0xFFFFFFFF).astype(np.int32))[0].as_py()
+            raise InputError(f"{item!r} is both in the history and in the dislikes of {names[int(both[0] >> 32)]!r}")
+        rows, skipped = replace(rows, dislikes=disliked), skipped + unknown
+    return AskedUsers(pa.array(names), rows, skipped)
 
 
-def one_history(catalogue: Catalogue, user: Any, history: Any, verb: str) -> Histories:
-    """The history of one known user, or one that is given; there must be something in it."""
+def _found_rows(catalogue: Catalogue, lists: list[Any], on_unknown: OnUnknown) -> tuple[Histories, int]:
+    """The rows of these histories, each a list of item ids or a mapping to weights; and how many ids were unknown."""
+    items = [list(row) if isinstance(row, Mapping) else several(row) for row in lists]
+    found = catalogue.find_items([item for row in items for item in row], on_unknown)
+    weights = None
+    if any(isinstance(row, Mapping) for row in lists):
+        given = [
+            list(row.values()) if isinstance(row, Mapping) else [1.0] * len(one)
+            for row, one in zip(lists, items, strict=True)
+        ]
+        weights = _weights_of([item for row in items for item in row], [weight for row in given for weight in row])
+    cuts = np.cumsum([len(row) for row in items], dtype=np.int64)[:-1]
+    rows = np.split(found, cuts) if items else []
+    if weights is None:
+        return Histories.of_rows([row[row >= 0] for row in rows]), int((found < 0).sum())
+    of_rows = [each[row >= 0] for row, each in zip(rows, np.split(weights, cuts), strict=True)]
+    return Histories.of_rows([row[row >= 0] for row in rows], of_rows), int((found < 0).sum())
+
+
+def _weights_of(items: list[Any], weights: list[Any]) -> NDArray[np.float32]:
+    """The weights of given histories; InputError names the item of one that is none."""
+    for item, weight in zip(items, weights, strict=True):
+        number = isinstance(weight, int | float | np.number) and not isinstance(weight, bool)
+        if not number or not 0 < float(weight) < np.finfo(np.float32).max or np.float32(weight) == 0:
+            raise InputError(f"the weight of {item!r} in a history must be a finite number > 0, got {weight!r}")
+    return np.array(weights, np.float32)
+
+
+def _dislikes_of(names: list[Any], dislikes: Any) -> list[Any]:
+    """The dislikes of each of these users: by id, or in their order."""
+    if isinstance(dislikes, Mapping):
+        unknown = [name for name in dislikes if name not in names]
+        if unknown:
+            raise InputError(f"dislikes are given for {unknown[0]!r}, who has no history")
+        lists = [dislikes.get(name, []) for name in names]
+    elif isinstance(dislikes, (list, tuple)) and len(dislikes) == len(names):
+        lists = list(dislikes)
+    else:
+        raise InputError("dislikes must be a mapping {id: [item ids]}, or as many lists of item ids as histories")
+    if any(isinstance(row, Mapping) for row in lists):
+        raise InputError("dislikes have no weights: give lists of item ids")
+    return lists
+
+
+def moment(at: Any) -> int:
+    """A moment in microseconds since 1970: "now", a date, a datetime (UTC unless it says otherwise) or ISO text.
+
+    >>> moment("1970-01-02")
+    86400000000
+    """
+    if isinstance(at, str) and at == "now":
+        return time.time_ns() // 1000
+    try:
+        if isinstance(at, str):
+            at = datetime.datetime.fromisoformat(at)
+        if isinstance(at, datetime.datetime) and at.tzinfo is not None:
+            at = at.astimezone(datetime.UTC).replace(tzinfo=None)
+        if isinstance(at, datetime.date | np.datetime64):
+            return int(np.array([at], "datetime64[us]").astype(np.int64)[0])
+    except ValueError:
+        pass
+    raise InputError(f'at must be "now", a date, a datetime or ISO text such as "2026-03-01T12:00", got {at!r}')
+
+
+def one_history(
+    catalogue: Catalogue, user: Any, history: Any, verb: str, dislikes: Any = None, at: Any = None
+) -> Histories:
+    """The history of one known user, or one that is given."""
     if (user is None) == (history is None):
         raise InputError(f"{verb} takes a user or a history=[...]")
     given = None if history is None else [history]
-    row = asked_users(catalogue, None if user is None else [user], given, "error").histories
+    disliked = None if dislikes is None else [dislikes]
+    return asked_users(catalogue, None if user is None else [user], given, "error", disliked, at).histories
+
+
+def one_problem(catalogue: Catalogue, user: Any, history: Any, dislikes: Any, at: Any) -> Histories:
+    """`one_history` for `solve`: there must be something in it."""
+    row = one_history(catalogue, user, history, "solve", dislikes, at)
     if not len(row.indices):
         raise InputError("there is no problem to solve for a user without history")
     return row
@@ -132,13 +220,3 @@ def several(ids: Any) -> Any:
     if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
         return [ids]
     return ids if hasattr(ids, "__len__") and not isinstance(ids, (set, frozenset, dict)) else list(ids)
-
-
-def _history(items: Any) -> Any:
-    """The item ids of one history."""
-    if isinstance(items, Mapping):
-        raise InputError(
-            f"a history is a list of item ids, got {type(items).__name__} {dict(islice(items.items(), 2))!r}: values "
-            "(ratings, counts) are not used; give its keys as a list, list(history)"
-        )
-    return several(items)

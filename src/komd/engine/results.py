@@ -96,20 +96,23 @@ class Scores(ArrowResult):
 class Contributions(NamedTuple):
     """What one history adds to the scores of some items: `parts.sum(axis=0) + global_terms` are the scores.
 
-    `weights` are those of the history's items; `similarities` and `parts` are matrices (history × items).
+    `items` are those of the history, and the dislikes that have a say, with `weights` below 0; `similarities` and
+    `parts` are matrices with a row for each of them.
     """
 
     weights: NDArray[np.float64]
     similarities: NDArray[np.float32]
     parts: NDArray[np.float64]
     global_terms: NDArray[np.float64]
+    items: NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation(ArrowResult):
     """Why an item got its score: columns `item_id`, `weight`, `similarity`, `contribution`, the largest first.
 
-    The contributions and `global_term` sum to `score`. `global_term` is what does not come from a single item of the
+    The contributions and `global_term` sum to `score`. An item that the user dislikes has a weight below 0: its
+    contribution is what the dislike takes away. `global_term` is what does not come from a single item of the
     history: the pull of everything that was not chosen.
     """
 

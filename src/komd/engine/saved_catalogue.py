@@ -16,6 +16,13 @@ from komd.matrix.saved import well_formed
 
 __all__ = ["catalogue_arrays", "restored_catalogue"]
 
+_OPTIONAL: tuple[set[str], ...] = (  # only where the data have them
+    {"seen_indptr", "seen_indices"},
+    {"dislikes_indptr", "dislikes_indices"},
+    {"history_weights"},
+    {"history_times"},
+)
+
 
 def catalogue_arrays(catalogue: Catalogue) -> tuple[Arrays, dict[str, pa.Array]]:
     """The arrays and ids to save."""
@@ -25,8 +32,12 @@ def catalogue_arrays(catalogue: Catalogue) -> tuple[Arrays, dict[str, pa.Array]]
         "history_indptr": histories.indptr,
         "history_indices": histories.indices,
     }
-    if histories.seen is not None:
-        arrays |= {"seen_indptr": histories.seen.indptr, "seen_indices": histories.seen.indices}
+    for name, others in (("seen", histories.seen), ("dislikes", histories.dislikes)):
+        if others is not None:
+            arrays |= {f"{name}_indptr": others.indptr, f"{name}_indices": others.indices}
+    for name, aligned in (("history_weights", histories.weights), ("history_times", histories.times)):
+        if aligned is not None:
+            arrays[name] = aligned
     return arrays, {"users": catalogue.users.values, "items": catalogue.items.values}
 
 
@@ -35,17 +46,28 @@ def restored_catalogue(model: str, layouts: list[set[str]], arrays: Arrays, ids:
     _same_names(model, layouts, arrays, ids)
     _matching(arrays, ids)
     found: Any = arrays
-    seen = Histories(found["seen_indptr"], found["seen_indices"]) if "seen_indptr" in arrays else None
-    histories = Histories(found["history_indptr"], found["history_indices"], seen=seen)
+    seen, dislikes = (
+        Histories(found[f"{name}_indptr"], found[f"{name}_indices"]) if f"{name}_indptr" in arrays else None
+        for name in ("seen", "dislikes")
+    )
+    histories = Histories(
+        found["history_indptr"],
+        found["history_indices"],
+        seen=seen,
+        weights=found.get("history_weights"),
+        times=found.get("history_times"),
+        dislikes=dislikes,
+    )
     users, items = Ids(ids["users"], noun="user"), Ids(ids["items"], noun="item")
     return Catalogue(users, items, found["order"], histories.known())
 
 
 def _same_names(model: str, layouts: list[set[str]], arrays: Arrays, ids: dict[str, pa.Array]) -> None:
     """Refuse a folder with an array too few or too many: the model would load, and answer as another one."""
-    known, seen = {"order", "history_indptr", "history_indices"}, {"seen_indptr", "seen_indices"}
-    if seen <= arrays.keys():  # only where the data were read so
-        known |= seen
+    known = {"order", "history_indptr", "history_indices"}
+    for optional in _OPTIONAL:
+        if optional <= arrays.keys():
+            known |= optional
     learned = arrays.keys() - known
     if not known <= arrays.keys() or set(ids) != {"users", "items"} or learned not in layouts:
         found = ", ".join(sorted([*arrays, *ids]))
@@ -56,12 +78,19 @@ def _matching(arrays: Arrays, ids: dict[str, pa.Array]) -> None:
     """Refuse arrays that do not belong together: compiled code trusts its indices."""
     n, m = len(ids["users"]), len(ids["items"])
     order = arrays["order"]
-    rows = [name for name in ("history", "seen") if f"{name}_indptr" in arrays]
+    rows = [name for name in ("history", "seen", "dislikes") if f"{name}_indptr" in arrays]
+    pairs, weights, times = arrays["history_indices"].shape, arrays.get("history_weights"), arrays.get("history_times")
     fits = (
         order.shape == (m,)
         and order.dtype == np.int32
         and (order.size == 0 or bool(order.min() >= 0 and (np.bincount(order, minlength=m) == 1).all()))
         and all(well_formed(arrays[f"{name}_indptr"], arrays[f"{name}_indices"], n, m) for name in rows)
+        and (weights is None or (weights.shape == pairs and weights.dtype == np.float32 and _all_positive(weights)))
+        and (times is None or (times.shape == pairs and times.dtype == np.int64))
     )
     if not fits:
         raise ModelFileError("the saved arrays do not belong together; save the model again")
+
+
+def _all_positive(weights: Any) -> bool:
+    return bool((np.isfinite(weights) & (weights > 0)).all())

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
-from komd._core.groups import TieRule, WeightedUsers
+from komd._core.groups import Rows, TieRule, WeightedUsers
 from komd.engine.histories import Histories
 from komd.engine.ranking import RankedBlock, RankingRequest
 from komd.matrix.item_matrix import Strip
@@ -81,9 +81,12 @@ def _groups(
 ) -> Iterator[_Group]:
     """The users cut into groups that fit the room."""
     tested = request.targets.lengths if request.targets is not None else np.zeros(len(rows), np.int64)
-    sizes = model.matrix.gathered_bytes(rows.lengths, tested, model.needs_own_entries) + 12 * request.length + 64
-    if rows.seen is not None and request.n:  # both are joined to one mask
-        sizes += 24 * (rows.lengths + rows.seen.lengths)
+    lengths = rows.lengths if rows.dislikes is None else rows.lengths + rows.dislikes.lengths
+    sizes = model.matrix.gathered_bytes(lengths, tested, model.needs_own_entries) + 12 * request.length + 64
+    if request.n:  # what users know is joined to one mask
+        for others in (rows.seen, rows.dislikes):
+            if others is not None:
+                sizes += 24 * (rows.lengths + others.lengths)
     for first, last in pool.even_blocks(sizes.astype(np.int64), max(1, int(_USERS_SHARE * room))):
         targets = None if request.targets is None else request.targets.block(first, last)
         yield _Group(model, rows.block(first, last), targets, request, threads)
@@ -103,8 +106,9 @@ class _Group:
         """The first pass: weights, and the scores of the targets."""
         model, rows, targets = self.model, self.histories, self.targets
         tested = None if targets is None else targets.rows
-        found = model.matrix.gather(rows.rows, tested, own=model.needs_own_entries, threads=self.threads)
-        self.users = WeightedUsers(*rows.rows, *model.weigh(rows, found.own, self.threads))
+        scored = model.scored_rows(rows)
+        found = model.matrix.gather(scored.rows, tested, own=model.needs_own_entries, threads=self.threads)
+        self.users = WeightedUsers(*scored.rows, *model.weigh(scored, found.own, self.threads))
         self.target_scores = np.zeros(0)
         if targets is not None:
             self.target_scores = model.matrix.target_scores(found, self.users, targets.rows, model.scored_S)
@@ -117,6 +121,14 @@ class _Group:
     def _known(self) -> Histories:
         """The items that are masked."""
         return self.histories.known_items
+
+    @cached_property
+    def _never(self) -> Rows:
+        """The dislikes that are masked where the items that a user knows are not."""
+        dislikes = self.histories.dislikes
+        if self.request.exclude_seen or dislikes is None:
+            return Rows(np.zeros(0, np.int64), np.zeros(0, np.int32))
+        return dislikes.rows
 
     @cached_property
     def _scored_S(self) -> NDArray[np.float64]:
@@ -137,7 +149,11 @@ class _Group:
             if len(self.request.ties.places):
                 places = self.request.ties.places[targets.indices[ascending]]
         # How far the items each user knows, and their targets, have been used.
-        cursors = self._known.indptr[:-1].copy(), (targets or self.histories).indptr[:-1].copy()
+        cursors = (
+            self._known.indptr[:-1].copy(),
+            self._never.indptr[:-1].copy(),
+            (targets or self.histories).indptr[:-1].copy(),
+        )
         for strip in self.model.matrix.strips(self.users, room=room, threads=self.threads):
             work = partial(self._use, strip, out, (tested, places), *cursors)
             pool.for_each(work, pool.blocks(size, _TOGETHER), threads=self.threads)
@@ -156,6 +172,7 @@ class _Group:
         out: RankedBlock,
         tested: tuple[NDArray[np.float64], NDArray[np.int32]],
         seen: NDArray[np.int64],
+        disliked: NDArray[np.int64],
         met: NDArray[np.int64],
         block: tuple[int, int],
     ) -> None:
@@ -163,7 +180,7 @@ class _Group:
 
         `tested`: the scores of the targets, ascending for each user, and their places in the tie rule.
         """
-        from komd._core.rank_strip import ItemTerms, Lists, Masked, TargetPairs, rank_strip
+        from komd._core.rank_strip import ItemTerms, Lists, Masked, NeverListed, TargetPairs, rank_strip
 
         (a, b), first, last = block, strip.first, strip.last
         request, catalogue, known = self.request, self.model.catalogue, self._known
@@ -181,6 +198,7 @@ class _Group:
             WeightedUsers(users.indptr[a : b + 1], users.indices, users.weights, users.offsets[a:b]),
             strip.correction(a, b),
             Masked(known.indptr[a : b + 1], known.indices, seen[a:b], request.exclude_seen),
+            NeverListed(self._never.indptr[a : b + 1], self._never.indices, disliked[a:b]),
             Lists(request.candidates[low:high], out.items[a:b], out.scores[a:b], out.counts[a:b]),
             TargetPairs(
                 targets.indptr[a : b + 1],

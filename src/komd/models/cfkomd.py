@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
-from komd._core.groups import OwnEntries, Rows
-from komd.checks import at_least, one_of, whole
+from komd._core.groups import OwnEntries
+from komd.checks import at_least, one_of, true_or_false, whole
 from komd.data.interactions import Interactions
 from komd.engine.catalogue import Catalogue
 from komd.engine.histories import Histories
 from komd.engine.kernel_based import KernelBased
-from komd.engine.requests import one_history
+from komd.engine.requests import one_problem
 from komd.engine.results import Solution
+from komd.engine.weighted_histories import WeightedHistories
 from komd.errors import InputError, SolverError
 from komd.kernels.functions import Kernel, kernel_named
+from komd.kernels.interaction_weights import WEIGHTINGS, half_life_text
 from komd.kernels.recommended import RECOMMENDED_RANK, recommended_parameters
 from komd.kernels.stages import Stages
 from komd.matrix.eigenvectors import low_rank_fits
@@ -37,10 +40,10 @@ _MOST_PRIOR = 1e6  # beyond it nothing of K is left beside the prior
 _MOST_HEAD = 1e6  # beyond it nothing of K is left beside the leading eigenvectors
 _MOST_TARGET = 10.0  # of either sign: beyond it popularity alone orders the items
 _MOST = 1e300  # of λ_p: the weights are even long before
-_ROUNDING = 1e-15  # times λ_p: gaps below are rounding
+_EVEN = np.zeros(0, np.float32)  # for h: every item counts 1
 
 
-class CFKOMD(KernelBased):
+class CFKOMD(WeightedHistories, KernelBased):
     """Kernel-based collaborative filtering by optimising the margin distribution.
 
     For a history I_u the weights solve
@@ -97,6 +100,19 @@ class CFKOMD(KernelBased):
     negatives_weight
         θ >= 0: how much the items not chosen count, in the problem (θq) and in the score; 1 is the paper, 0 leaves them
         out.
+    weighting
+        What to make of the weights of the data, if it has any: "log" (log₂(1 + w)), "sqrt", "linear" or "none". The
+        weight h_i of an item, 1 without weights, makes it cheaper to use: λ_i = λ / h_i. For λ → ∞ the weights are
+        proportional to h.
+    weighted_kernel
+        Whether weights enter K as well: items are vectors of h instead of ones.
+    half_life
+        h is halved with every so much time that an item is older: "30d", "12h" (units s, min, h, d, w), for data with
+        times. Ages count from the user's last event, or from the moment that `recommend` is given. None: age does not
+        count. It does not enter K.
+    dislikes_weight
+        δ >= 0: how much the mean of what a user dislikes counts, beside that of the items not chosen (θ), in the
+        problem and in the score. What a user dislikes is never recommended, whatever δ.
     storage
         How to hold K: "dense", "sparse", "streamed" (never held: computed again in strips whenever it is read), or None
         for what is fastest within the memory budget. The exact filter is "dense"; for others the filter is of low rank.
@@ -131,6 +147,10 @@ class CFKOMD(KernelBased):
         prior_power: float = 0.5,
         target: float = 0.0,
         negatives_weight: float = 1.0,
+        weighting: str = "log",
+        weighted_kernel: bool = False,
+        half_life: str | None = None,
+        dislikes_weight: float = 0.0,
         storage: str | None = None,
     ) -> None:
         kernel_named(kernel)
@@ -147,6 +167,10 @@ class CFKOMD(KernelBased):
         self.prior_power = at_least("prior_power", prior_power, 0)
         self.target = at_least("target", target, -_MOST_TARGET, most=_MOST_TARGET)
         self.negatives_weight = at_least("negatives_weight", negatives_weight, 0)
+        self.weighting = one_of("weighting", weighting, WEIGHTINGS)
+        self.weighted_kernel = true_or_false("weighted_kernel", weighted_kernel)
+        self.half_life = half_life_text(half_life)
+        self.dislikes_weight = at_least("dislikes_weight", dislikes_weight, 0)
         self.storage = known_storage(storage)
 
     needs_own_entries = True
@@ -216,51 +240,57 @@ class CFKOMD(KernelBased):
         alike = row - shared
         return np.where(np.abs(alike) > _ROUNDED * (np.abs(row) + shared), alike, np.float32(0))
 
+    def scored_rows(self, histories: Histories) -> Histories:
+        """The histories, joined by the dislikes if these count; weights are h, and below 0 for dislikes."""
+        h = self.interaction_weights(histories)
+        weighted = histories if h is histories.weights is None else replace(histories, weights=h)
+        return weighted.with_dislikes() if self.dislikes_weight else weighted
+
     def weigh(
-        self, histories: Histories, own: OwnEntries, threads: int | None = 1
+        self, rows: Histories, own: OwnEntries, threads: int | None = 1
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        solved = self._solved(histories, own, threads)
+        solved = self._solved(rows, own, threads)
         return solved.weights, solved.offsets
 
-    def _solved(self, histories: Histories, own: OwnEntries, threads: int | None = 1) -> Solved:
-        """Weights and offsets as scoring takes them, and KKT gaps."""
+    def _solved(self, rows: Histories, own: OwnEntries, threads: int | None = 1) -> Solved:
+        """Weights and offsets of `scored_rows` as scoring takes them, and KKT gaps."""
         from komd._core import solve as core
 
-        # Half gradients are of the size of λ: a gap below its rounding cannot be asked for.
-        tolerance = max(float(self.tolerance), _ROUNDING * float(self.regularization))
         # Negative zero where negatives do not count: −b S is +0 then, and nobody is shown a score of −0.
-        theta = float(self.negatives_weight) or -0.0
-        problem = core.MarginProblem(self.S, self.negatives == "exact", theta, float(self.regularization), tolerance)
-        out = core.Solved(np.empty(len(histories.indices)), np.empty(len(histories)), np.empty(len(histories)))
+        theta, delta = float(self.negatives_weight) or -0.0, float(self.dislikes_weight)
+        lam, tolerance = float(self.regularization), float(self.tolerance)
+        problem = core.MarginProblem(self.S, self.negatives == "exact", theta, lam, tolerance, delta)
+        out = core.Solved(np.empty(len(rows.indices)), np.empty(len(rows)), np.empty(len(rows)))
 
-        def solve(rows: Rows, own: OwnEntries, out: Solved, longest: int) -> int:
-            own = core.own_corrected(own, rows)
-            entries, blocks, starts, *_ = own
-            return core.solve_users(entries, blocks, starts, problem, rows, out, core.solver_scratch(own, longest))
+        def solve(some: Histories, own: OwnEntries, out: Solved) -> int:
+            h = _EVEN if some.weights is None else some.weights
+            own = core.own_gathered(own, some.rows, always=bool((h < 0).any()))
+            scratch = core.solver_scratch(own, int(some.lengths.max(initial=0)))
+            return core.solve_users(own.stored, own.blocks, own.starts, problem, some.rows, h, out, scratch)
 
         def part(block: tuple[int, int]) -> int:
             a, b = block
-            some, items = histories.block(a, b), slice(histories.indptr[a], histories.indptr[b])
+            items = slice(rows.indptr[a], rows.indptr[b])
             mine = core.Solved(out.weights[items], out.offsets[a:b], out.gaps[a:b])
-            return solve(some.rows, own._replace(starts=own.starts[a : b + 1]), mine, int(some.lengths.max(initial=0)))
+            return solve(rows.block(a, b), own._replace(starts=own.starts[a : b + 1]), mine)
 
-        longest = int(histories.lengths.max(initial=0))
-        if len(histories) <= _TOGETHER and len(histories) * longest**2 <= _SQUARES:
-            unsolved = solve(histories.rows, own, out, longest)
+        if len(rows) <= _TOGETHER and len(rows) * int(rows.lengths.max(initial=0)) ** 2 <= _SQUARES:
+            unsolved = solve(rows, own, out)
         else:
-            pieces = pool.even_blocks(histories.lengths**2 + _SQUARES // _TOGETHER, _SQUARES)
+            pieces = pool.even_blocks(rows.lengths**2 + _SQUARES // _TOGETHER, _SQUARES)
             unsolved = sum(pool.run(part, pieces, threads=threads))
         if unsolved:
             raise SolverError(
-                f"{unsolved} of {len(histories)} problems were not solved: the KKT gap is still {out.gaps.max():.3g}, "
+                f"{unsolved} of {len(rows)} problems were not solved: the KKT gap is still {out.gaps.max():.3g}, "
                 f"asked for {tolerance:g}; use a larger tolerance or regularization"
             )
         return out
 
-    def solve(self, user: Any = None, *, history: Any = None) -> Solution:
-        """The solved problem of a known user, or of a stranger with this history."""
-        row = one_history(self.catalogue, user, history, "solve")
+    def solve(self, user: Any = None, *, history: Any = None, dislikes: Any = None, at: Any = None) -> Solution:
+        """The solved problem of a known user, or of a stranger with this history; arguments are as in `explain`."""
+        row = self.scored_rows(one_problem(self.catalogue, user, history, dislikes, at))
         weights, offsets, gaps = self._solved(row, self.matrix.own_entries(row.rows))
+        chosen = np.ones(len(weights), bool) if row.weights is None else row.weights > 0
         shift = offsets[0] if self.negatives == "exact" else 0.0
-        items = self.catalogue.item_ids(row.indices).to_pylist()
-        return Solution(items, weights - shift, np.ones(len(items), bool), float(gaps[0]))
+        items = self.catalogue.item_ids(row.indices[chosen]).to_pylist()
+        return Solution(items, weights[chosen] - shift, np.ones(len(items), bool), float(gaps[0]))

@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from komd.checks import at_least
+from komd.checks import at_least, one_of
 from komd.engine.catalogue import Catalogue
 from komd.engine.histories import Histories
 from komd.engine.recommender import Recommender
-from komd.engine.requests import one_history
+from komd.engine.requests import one_problem
 from komd.engine.results import Contributions, Solution
+from komd.engine.weighted_histories import WeightedHistories
 from komd.errors import InputError, SolverError, argument
 from komd.kernels.entries import KernelEntries
 from komd.kernels.functions import Kernel, kernel_named
+from komd.kernels.interaction_weights import WEIGHTINGS, half_life_text
 from komd.matrix.from_counts import dense_from_counts
 from komd.matrix.item_matrix import Arrays
 from komd.matrix.saved import layouts, restored
@@ -27,7 +29,7 @@ _ROUNDING = 1e-16  # times λ: gaps below are rounding
 _PRODUCTS = 4_000_000_000  # of an iteration of a block: about a second
 
 
-class CFOMD(Recommender):
+class CFOMD(WeightedHistories, Recommender):
     """The original method: one distribution on the positives, one on the negatives, for each user.
 
         minimise  α'(Y K Y + Λ)α   with Σ_{i ∈ I_u} α_i = 1, Σ_{i ∉ I_u} α_i = 1, α >= 0
@@ -50,6 +52,8 @@ class CFOMD(Recommender):
         Gaps below 1e-16 times the larger λ are rounding and are not asked for.
     max_iterations
         After so many, SolverError.
+    weighting, half_life
+        As in `CFKOMD`: λ_p / h_i on the items of the history.
     """
 
     def __init__(
@@ -60,6 +64,8 @@ class CFOMD(Recommender):
         regularization_negatives: float = 100.0,
         tolerance: float = 1e-9,
         max_iterations: int = 20_000,
+        weighting: str = "log",
+        half_life: str | None = None,
     ) -> None:
         kernel_named(kernel)
         self.kernel = kernel
@@ -67,6 +73,8 @@ class CFOMD(Recommender):
         self.regularization_negatives = at_least("regularization_negatives", regularization_negatives, 0)
         self.tolerance = at_least("tolerance", tolerance, 0, open_end=True)
         self.max_iterations = at_least("max_iterations", max_iterations, 1)
+        self.weighting = one_of("weighting", weighting, WEIGHTINGS)
+        self.half_life = half_life_text(half_life)
 
     _K: NDArray[np.float32]
 
@@ -122,14 +130,21 @@ class CFOMD(Recommender):
             step_users,
         )
 
-        lam_p, lam_n = float(self.regularization), float(self.regularization_negatives)
-        tolerance = max(float(self.tolerance), _ROUNDING * max(lam_p, lam_n))
-        m = len(self.catalogue.order)
+        lam_n, m = float(self.regularization_negatives), len(self.catalogue.order)
         beta, gaps = np.zeros((len(histories), m)), np.zeros(len(histories))
         beta[histories.lengths == m] = 1.0 / m
         active = np.flatnonzero((histories.lengths > 0) & (histories.lengths < m)).astype(np.int32)
         rows = histories.take(active)
-        state = state_for(rows.indptr, rows.indices, m)
+        given = self.interaction_weights(rows)
+        h: NDArray[np.float64] = np.ones(len(rows.indices)) if given is None else given.astype(np.float64)
+        lam_p: NDArray[np.float64] = float(self.regularization) / h
+        owner = np.repeat(np.arange(len(rows)), rows.lengths)
+        # Half gradients are of the size of λ; of an item that counts less, its weight is smaller.
+        sizes = np.full(len(rows), lam_n)
+        if len(rows):
+            sizes = np.maximum(sizes, np.minimum.reduceat(lam_p, rows.indptr[:-1]))
+        tolerances = np.maximum(float(self.tolerance), _ROUNDING * sizes)
+        state = state_for(rows.indptr, rows.indices, m, h / np.bincount(owner, h, len(rows))[owner])
         scratch = scratch_for(int(rows.lengths.max(initial=0)), m)
         multiply_symmetric(self._K, state.a, state.Ka)
         state.Ka_before[:] = state.Ka
@@ -137,12 +152,12 @@ class CFOMD(Recommender):
             if not len(active):
                 break
             step = 1.0 / (2.0 * self._largest)
-            problem = TwoSimplexProblem(self._K, rows.indptr, rows.indices, lam_p, lam_n, step, 0.1 * tolerance)
+            problem = TwoSimplexProblem(self._K, rows.indptr, rows.indices, lam_p, lam_n, step, 0.1 * tolerances)
             step_users(problem, state, scratch)
             multiply_symmetric(self._K, state.a, state.Ka)
             measure_gaps(problem, state)
             gaps[active] = state.gap
-            done = state.gap <= tolerance
+            done = state.gap <= tolerances
             if done.any():
                 owners = np.repeat(active, rows.lengths)
                 beta[active[done]] = -state.a[done]
@@ -152,11 +167,11 @@ class CFOMD(Recommender):
                 state = state._replace(
                     p=state.p[~finished], **{name: getattr(state, name)[left] for name in state._fields if name != "p"}
                 )
-                active, rows = active[left], rows.take(left)
+                active, rows, lam_p, tolerances = active[left], rows.take(left), lam_p[~finished], tolerances[left]
         if len(active):
             raise SolverError(
                 f"{len(active)} of {len(histories)} problems were not solved in {self.max_iterations} iterations: the "
-                f"gap is still {gaps[active].max():.3g}, asked for {tolerance:g}; raise "
+                f"gap is still {gaps[active].max():.3g}, asked for {tolerances.max():g}; raise "
                 "max_iterations or tolerance"
             )
         return beta, gaps
@@ -172,7 +187,7 @@ class CFOMD(Recommender):
         columns = self._K[:, items]
         similarities = columns[history.indices]
         beta[history.indices] = 0.0
-        return Contributions(weights, similarities, weights[:, None] * similarities, beta @ columns)
+        return Contributions(weights, similarities, weights[:, None] * similarities, beta @ columns, history.indices)
 
     def similarities_to(self, item: int) -> NDArray[np.float32]:
         out: NDArray[np.float32] = self._K[item]
@@ -187,9 +202,9 @@ class CFOMD(Recommender):
     def _restore(self, arrays: Arrays) -> None:
         self._prepare(restored(arrays, len(arrays["order"])).stored.dense)
 
-    def solve(self, user: Any = None, *, history: Any = None) -> Solution:
-        """The solved problem of a known user, or of a stranger with this history."""
-        row = one_history(self.catalogue, user, history, "solve")
+    def solve(self, user: Any = None, *, history: Any = None, dislikes: Any = None, at: Any = None) -> Solution:
+        """The solved problem of a known user, or of a stranger with this history; arguments are as in `explain`."""
+        row = one_problem(self.catalogue, user, history, dislikes, at)
         beta, gaps = self._solve(row)
         positive = np.zeros(len(beta[0]), bool)
         positive[row.indices] = True

@@ -27,6 +27,8 @@ class ECFOMD(CFKOMD):
         regularization: float = 0.01,
         negatives: str = "exact",
         tolerance: float = 1e-8,
+        weighting: str = "log",
+        half_life: str | None = None,
         storage: str | None = None,
     ) -> None:
         super().__init__(
@@ -34,5 +36,7 @@ class ECFOMD(CFKOMD):
             regularization=regularization,
             negatives=negatives,
             tolerance=tolerance,
+            weighting=weighting,
+            half_life=half_life,
             storage=storage,
         )

@@ -39,6 +39,6 @@ class Popularity(ItemBased):
         return catalogue.popularity
 
     def weigh(
-        self, histories: Histories, own: OwnEntries, threads: int | None = 1
+        self, rows: Histories, own: OwnEntries, threads: int | None = 1
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return np.zeros(len(histories.indices)), np.full(len(histories), -1.0)
+        return np.zeros(len(rows.indices)), np.full(len(rows), -1.0)

@@ -6,20 +6,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
-from komd.checks import at_least, whole
+from komd.checks import at_least, one_of, whole
 from komd.engine.catalogue import Catalogue
 from komd.engine.factor_based import FactorModel, fit_rival, rival
 from komd.engine.histories import Histories
 from komd.engine.results import Contributions
+from komd.engine.weighted_histories import WeightedHistories
+from komd.kernels.interaction_weights import WEIGHTINGS, half_life_text
 from komd.matrix.item_matrix import Arrays
 
 __all__ = ["WRMF"]
 
 
-class WRMF(FactorModel):
+class WRMF(WeightedHistories, FactorModel):
     """Weighted regularised matrix factorisation of the preference p_ui, 1 for what was chosen and 0 for all else.
 
-        minimise  Σ_ui c_ui (p_ui − x_u · y_i)² + λ (Σ_u ‖x_u‖² + Σ_i ‖y_i‖²),   c_ui = 1 + alpha if chosen, else 1
+        minimise  Σ_ui c_ui (p_ui − x_u · y_i)² + λ (Σ_u ‖x_u‖² + Σ_i ‖y_i‖²),   c_ui = 1 + alpha h_ui if chosen, else 1
+
+    h_ui = 1 unless the data have weights or a half-life is set; below it is left out.
 
     implicit finds the factors of the items. Those of a user, known or not, are then always solved for exactly from
     their history (fold-in): x_u = W_u Σ_{i ∈ I_u} (1 + alpha) y_i with W_u = (Y'Y + alpha Σ_{i ∈ I_u} y_i y_i' + λI)⁻¹.
@@ -42,6 +46,8 @@ class WRMF(FactorModel):
         λ.
     alpha
         How much more a chosen item counts than one that was not.
+    weighting, half_life
+        What h_ui is for data with weights and times, as in `CFKOMD`.
     rng
         The seed of the factors at the start.
 
@@ -63,12 +69,16 @@ class WRMF(FactorModel):
         iterations: int = 15,
         regularization: float = 50.0,
         alpha: float = 10.0,
+        weighting: str = "log",
+        half_life: str | None = None,
         rng: int = 0,
     ) -> None:
         self.factors = whole("factors", factors, 1)
         self.iterations = whole("iterations", iterations, 1)
         self.regularization = at_least("regularization", regularization, 0, open_end=True)
         self.alpha = at_least("alpha", alpha, 0)
+        self.weighting = one_of("weighting", weighting, WEIGHTINGS)
+        self.half_life = half_life_text(half_life)
         self.rng = whole("rng", rng, 0, most=None)
 
     def learn(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> None:
@@ -84,7 +94,7 @@ class WRMF(FactorModel):
             ),
             catalogue.histories,
             len(catalogue.order),
-            1.0 + float(self.alpha),
+            1.0 + self._extra(catalogue.histories),
             "wrmf",
             memory,
         )
@@ -95,28 +105,37 @@ class WRMF(FactorModel):
         self._base = self._Y.T @ self._Y
         self._base.flat[:: len(self._base) + 1] += float(self.regularization)
 
+    def _extra(self, histories: Histories) -> NDArray[np.float64]:
+        """c − 1 = alpha h: one number for each item of the histories, or a single one for all."""
+        h = self.interaction_weights(histories)
+        return np.array([self.alpha], np.float64) if h is None else float(self.alpha) * h.astype(np.float64)
+
     def _systems(self, histories: Histories) -> NDArray[np.float64]:
         """W_u⁻¹ (users × factors × factors)."""
         systems = np.repeat(self._base[None], len(histories), axis=0)
+        extra = self._extra(histories)
         for u in range(len(histories)):
-            Y_u = self._Y[histories.indices[histories.indptr[u] : histories.indptr[u + 1]]]
-            systems[u] += float(self.alpha) * (Y_u.T @ Y_u)
+            row = slice(histories.indptr[u], histories.indptr[u + 1])
+            Y_u = self._Y[histories.indices[row]]
+            systems[u] += extra * (Y_u.T @ Y_u) if len(extra) == 1 else (Y_u.T * extra[row]) @ Y_u
         return systems
 
     def _user_factors(self, histories: Histories) -> NDArray[np.float64]:
         wishes: NDArray[np.float64] = np.zeros((len(histories), self._Y.shape[1]))
         filled = np.flatnonzero(histories.lengths)
         if len(filled):
-            sums = np.add.reduceat(self._Y[histories.indices], histories.indptr[filled], axis=0)
-            wishes[filled] = (1.0 + float(self.alpha)) * sums
+            c, Y = 1.0 + self._extra(histories), self._Y[histories.indices]
+            Y = Y if len(c) == 1 else Y * c[:, None]
+            sums = np.add.reduceat(Y, histories.indptr[filled], axis=0)
+            wishes[filled] = c * sums if len(c) == 1 else sums
         return _solved(self._systems(histories), wishes[:, :, None])[:, :, 0]
 
     def _explain(self, history: Histories, items: NDArray[np.int32]) -> Contributions:
         seen = _solved(self._systems(history)[0], self._Y[items].T)
         similarities = self._Y[history.indices] @ seen
-        weights = np.full(len(similarities), 1.0 + float(self.alpha))
+        weights = np.broadcast_to(1.0 + self._extra(history), len(similarities)).copy()
         parts = weights[:, None] * similarities
-        return Contributions(weights, similarities.astype(np.float32), parts, np.zeros(len(items)))
+        return Contributions(weights, similarities.astype(np.float32), parts, np.zeros(len(items)), history.indices)
 
     def _restore(self, arrays: Arrays) -> None:
         super()._restore(arrays)

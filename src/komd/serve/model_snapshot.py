@@ -191,7 +191,7 @@ class ModelSnapshot:
         for parts, rest in zip(found.parts.T, found.global_terms.tolist(), strict=True):
             order = np.argsort(-np.abs(parts), kind="stable")
             shown, hidden = order[:largest], order[largest:]
-            reasons.append(Reason(user.indices[shown], parts[shown], len(hidden), float(parts[hidden].sum()), rest))
+            reasons.append(Reason(found.items[shown], parts[shown], len(hidden), float(parts[hidden].sum()), rest))
         return reasons
 
     @cached_property
