@@ -33,7 +33,9 @@ if TYPE_CHECKING:
         KomdError,
         ModelFileError,
         SolverError,
+        TimeWarning,
         UnknownIdError,
+        UnusedColumnWarning,
     )
     from komd.evaluation.compare import compare
     from komd.evaluation.comparison import Comparison
@@ -76,8 +78,10 @@ _HOME = {
     "SLIM": "komd.models.slim",
     "Scores": "komd.engine.results",
     "SolverError": "komd.errors",
+    "TimeWarning": "komd.errors",
     "Tuning": "komd.tuning.tuning_result",
     "UnknownIdError": "komd.errors",
+    "UnusedColumnWarning": "komd.errors",
     "WRMF": "komd.models.wrmf",
     "align": "komd.data.align",
     "compare": "komd.evaluation.compare",
@@ -121,8 +125,10 @@ __all__ = [
     "Recommendations",
     "Scores",
     "SolverError",
+    "TimeWarning",
     "Tuning",
     "UnknownIdError",
+    "UnusedColumnWarning",
     "__version__",
     "align",
     "compare",
