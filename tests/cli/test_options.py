@@ -18,7 +18,8 @@ SCORING = READING - set(options.RATING_OPTIONS)
 
 
 def test_reading_options_are_the_arguments_of_read():
-    assert set(inspect.signature(komd.read).parameters) - {"source", "memory"} == READING
+    """And `no_weight`, which is weight=False."""
+    assert set(inspect.signature(komd.read).parameters) - {"source", "memory"} == READING - {"no_weight"}
 
 
 @pytest.mark.parametrize(

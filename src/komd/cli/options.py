@@ -110,9 +110,7 @@ class ReadingOptions:
     ] = None
     no_weight: Annotated[
         bool | None,
-        _option(
-            "--no-weight", show_default=False, help="No note about a column of ratings or counts that is not used."
-        ),
+        _option("--no-weight", show_default=False, help="No note about an unused column of ratings or counts."),
     ] = None
     liked: Annotated[
         float | None,

@@ -254,7 +254,8 @@ def _known_dislikes(
 def _known_items(data: Interactions, share: float) -> NDArray[np.int64]:
     """How many items of each user this share is: at least one, and of two or more not all."""
     activity = data.activity
-    return np.clip(np.rint(share * activity).astype(np.int64), 1, np.maximum(activity - 1, 1))
+    known: NDArray[np.int64] = np.clip(np.rint(share * activity).astype(np.int64), 1, np.maximum(activity - 1, 1))
+    return known
 
 
 def _later(
