@@ -77,7 +77,7 @@ def test_weights_times_and_dislikes_on_the_command_line(tmp_path, komd_json, kom
     assert (train["interactions"], train["times"]["unit"], "dislikes" in train) == (3, "ms", False)  # nobody likes b
     assert komd_json(*fit, "--liked", 3, "--disliked", 1)["train"]["dislikes"] == 1
     assert komd_json(*fit, "--repeated", "count", "--no-weight")["train"]["weights"]["largest"] == 2
-    assert "weights must be finite and > 0" in komd_fails(*fit, "--weight", "song")
+    assert "weights must be finite and > 0" in komd_fails(*fit, "--user", "user", "--item", "song", "--weight", "song")
     assert "give --weight or --no-weight, not both" in komd_fails(*fit, "--weight", "plays", "--no-weight")
     assert "--liked and --min-rating are the same thing" in komd_fails(*fit, "--liked", 3, "--min-rating", 3)
     assert "'sum' or 'max' or 'last' or 'count', got 'mean'" in komd_fails(*fit, "--repeated", "mean")
@@ -92,12 +92,12 @@ def test_notes_are_one_line_each(tmp_path, monkeypatch):
     fit = ["fit", "plays.csv", "-o", "m.komd"]
     said = CliRunner().invoke(app, fit).stderr.splitlines()
     assert said == [
-        "komd: note: plays.csv: the column 'plays' is not used; --weight plays makes it count, --rating plays with --liked "
-        "keeps what is rated high; --no-weight silences this"
+        "komd: note: plays.csv: the column 'plays' is not used; --weight plays makes it count, --rating plays "
+        "with --liked keeps what is rated high; --no-weight silences this"
     ]
     assert CliRunner().invoke(app, [*fit, "--no-weight"]).stderr == ""
     assert CliRunner().invoke(app, [*fit, "--weight", "plays"]).stderr == ""
     said = CliRunner().invoke(app, [*fit, "--no-weight", "--time", "when", "--time-unit", "min"]).stderr.splitlines()
     assert said == [
-        "komd: note: plays.csv: 5 times lie in the future, the latest 3830-01-15; wrong unit? (--time-unit)"
+        "komd: note: plays.csv: 5 times lie in the future, the latest 3830-01-25; wrong unit? (--time-unit)"
     ]

@@ -56,9 +56,8 @@ class TimeReader:
 
     def parse(self, column: pa.Array, name: str, row: int) -> NDArray[Any]:
         """The times of a batch of rows: int64, or float64 if some have a fraction. `row` are the rows before."""
-        null = pc.is_null(column, nan_is_null=True)
-        if pc.any(null).as_py():
-            at = int(np.argmax(null.to_numpy(zero_copy_only=False)))
+        if column.null_count or (pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py()):
+            at = int(np.argmax(pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False)))
             raise InputError(
                 f"{name} has no time in row {row + 1 + at:,}; remove such rows, or read without {argument('time')}"
             )
