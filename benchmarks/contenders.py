@@ -71,7 +71,7 @@ def generate(record: Record, plays: Path, users: int) -> None:
 def read(record: Record, folder: Path, plays: Path, ranked_users: int) -> None:
     """Read the plays, then hide a random half of the items of some users."""
     start = time.perf_counter()
-    data = komd.read(plays)
+    data = komd.read(plays, weight=False)
     seconds, most = time.perf_counter() - start, peak()
     activity = data.activity
     record.keep(

@@ -45,6 +45,6 @@ def movielens() -> tuple[str, komd.Interactions]:
     folder = Path(os.environ.get("KOMD_DATA", ROOT.parent / "shared" / "data"))
     file = folder / "ml-1m" / "ratings.csv.gz"
     if file.exists():
-        return "MovieLens 1M", komd.read(file)
+        return "MovieLens 1M", komd.read(file, weight=False)
     data = komd.generate(users=6040, items=3706, activity=165, tastes=18, user_tail=0.9, rng=0)
     return "generated data of the shape of MovieLens 1M", data

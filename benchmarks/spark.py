@@ -128,7 +128,7 @@ def _als(frame: Any, train: komd.Interactions, test: komd.Interactions) -> dict[
 def _alone(source: str, text: str, train: komd.Interactions, test: komd.Interactions) -> dict[str, Any]:
     komd.model_from_text(text).fit(komd.generate(users=200, items=60, activity=8, rng=0)).recommend(n=3)
     start = time.perf_counter()
-    model = komd.model_from_text(text).fit(komd.read(f"{source}/*.parquet"), threads=2)
+    model = komd.model_from_text(text).fit(komd.read(f"{source}/*.parquet", weight=False), threads=2)
     fit = time.perf_counter() - start
     start = time.perf_counter()
     model.recommend(n=DEPTH, threads=2)

@@ -59,7 +59,7 @@ def real_data():
 def ml_1m(real_data):
     import komd
 
-    return komd.read(real_data / "ml-1m" / "ratings.csv.gz")
+    return komd.read(real_data / "ml-1m" / "ratings.csv.gz", weight=False)
 
 
 @pytest.fixture

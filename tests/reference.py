@@ -315,6 +315,28 @@ def choices(seed, user, wanted, given, line, bounds, strength):
     return row + given[::-1]
 
 
+def merge_repeated(pairs, times, weights, how):
+    """The distinct pairs in the order of their first appearance, each with one time and one weight.
+
+    `times` and `weights` may be None. `how`: "sum", "max", "last" or "count".
+    """
+    groups = {}
+    for k, pair in enumerate(pairs):
+        groups.setdefault(pair, []).append(k)
+    merged = {}
+    for pair, rows in groups.items():
+        last = rows[-1] if times is None else max(rows, key=lambda k: (times[k], k))
+        time = None if times is None else times[last] if how == "last" else min(times[k] for k in rows)
+        weight = None
+        if how == "count":
+            weight = float(len(rows))
+        elif weights is not None:
+            values = [weights[k] for k in rows]
+            weight = {"sum": sum(values), "max": max(values), "last": weights[last]}[how]
+        merged[pair] = (time, weight)
+    return merged
+
+
 def hash_value(value):
     """The hash of a byte string in `_core/numbering.py`, in Python's integers."""
     mask, mix = (1 << 64) - 1, 0x9E3779B97F4A7C15

@@ -14,8 +14,11 @@ __all__ = [
     "KomdError",
     "ModelFileError",
     "SolverError",
+    "TimeWarning",
     "UnknownIdError",
+    "UnusedColumnWarning",
     "UnusedWeightsWarning",
+    "WordedWarning",
     "argument",
     "install",
     "nearest",
@@ -25,8 +28,8 @@ _OPEN, _CLOSE = "\ue000", "\ue001"  # for private use: no text of anybody's has 
 _ARGUMENT = re.compile(f"{_OPEN}(\\w+)=([^{_CLOSE}]*){_CLOSE}")
 
 
-class KomdError(Exception):
-    """The root of every error komd raises on purpose. Its message names arguments by `argument`."""
+class _Worded(Exception):
+    """A message that names arguments by `argument`."""
 
     def __init__(self, message: str = "") -> None:
         self._message = message
@@ -38,6 +41,10 @@ class KomdError(Exception):
 
     def __str__(self) -> str:
         return str(self.args[0])  # KeyError would show its repr
+
+
+class KomdError(_Worded):
+    """The root of every error komd raises on purpose. Its message names arguments by `argument`."""
 
 
 class InputError(KomdError, ValueError):
@@ -66,6 +73,18 @@ class UnusedWeightsWarning(UserWarning):
 
 class FilterWarning(UserWarning):
     """An approximate filter of low rank: eigenvalues were left out that are large beside `ridge`."""
+
+
+class WordedWarning(_Worded, UserWarning):
+    """The root of warnings whose message names arguments by `argument`."""
+
+
+class UnusedColumnWarning(WordedWarning):
+    """The data has a column of ratings or counts that was not asked for; `weight=False` says that this is meant."""
+
+
+class TimeWarning(WordedWarning):
+    """Some times lie in the future: is their unit another?"""
 
 
 def argument(name: str, value: object = None) -> str:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from komd._core import compressed_rows as csr
+from tests.reference import merge_repeated
 
 pairs = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9), st.integers(-50, 50)), max_size=80)
 
@@ -39,6 +40,47 @@ def test_group_and_distinct_keep_the_first_at_the_earliest_time(rows, timed):
         assert indices[row].tolist() == list(twin[user])
         if timed:
             assert out_times[row].tolist() == list(twin[user].values())
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(-5, 5), st.floats(0.5, 8)), max_size=60),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["sum", "max", "last"]),
+)
+def test_merge_makes_one_of_repeated_pairs(rows, timed, weighted, how):
+    rows = sorted(rows, key=lambda row: row[0])
+    times, weights = ([r[2] for r in rows] if timed else None), ([r[3] for r in rows] if weighted else None)
+    twin = merge_repeated([r[:2] for r in rows], times, weights, how)
+
+    indptr = np.zeros(6, np.int64)
+    csr.count(frozen([r[0] for r in rows], np.int32), indptr)
+    indices = np.array([r[1] for r in rows], np.int32)
+    out_times, out_weights = np.array(times or [], np.int64), np.array(weights or [], np.float64)
+    code = {"sum": csr.SUM, "max": csr.LARGEST, "last": csr.LAST}[how]
+    left = csr.merge(indptr, indices, out_times, out_weights, np.full(4, -1, np.int64), code)
+
+    users = np.repeat(np.arange(5), np.diff(indptr))
+    assert left == indptr[-1] == len(twin)
+    assert list(zip(users.tolist(), indices[:left].tolist(), strict=True)) == list(twin)
+    for k, (time, weight) in enumerate(twin.values()):
+        assert not timed or out_times[k] == time
+        assert not weighted or out_weights[k] == weight
+
+
+@settings(deadline=None)
+@given(pairs, pairs)
+def test_absent_is_the_difference_of_sets(rows, others):
+    cells, taken = (sorted({row[:2] for row in each}) for each in (rows, others))
+    parts = []
+    for each in (cells, taken):
+        indptr = np.zeros(8, np.int64)
+        csr.count(frozen([user for user, _ in each], np.int32), indptr)
+        parts += [frozen(indptr, np.int64), frozen([item for _, item in each], np.int32)]
+    out = np.empty(len(cells), np.bool_)
+    csr.absent(*parts, np.full(10, -1, np.int64), out)
+    assert out.tolist() == [cell not in taken for cell in cells]
 
 
 @settings(deadline=None)

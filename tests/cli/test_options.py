@@ -18,7 +18,8 @@ SCORING = READING - set(options.RATING_OPTIONS)
 
 
 def test_reading_options_are_the_arguments_of_read():
-    assert set(inspect.signature(komd.read).parameters) - {"source", "memory"} == READING
+    """And `no_weight`, which is weight=False."""
+    assert set(inspect.signature(komd.read).parameters) - {"source", "memory"} == READING - {"no_weight"}
 
 
 @pytest.mark.parametrize(
@@ -56,3 +57,47 @@ def test_columns_by_position_and_by_name(tmp_path, komd_json):
     file.write_text("uid,what,how\nu1,a,x\nu2,b,x\nu1,b,y\n")
     for words in (("--user", 0, "--item", 1, "--header"), ("--user", "uid", "--item", "what")):
         assert komd_json("fit", file, "-o", tmp_path / "m.komd", *words)["train"]["users"] == 2
+
+
+ROWS = (
+    "user,song,plays,when\nu1,a,5,978300760\nu1,b,1,978300770\nu2,a,4,978300780\nu2,b,3,978300790\nu2,c,4,978300790\n"
+)
+
+
+def test_weights_times_and_dislikes_on_the_command_line(tmp_path, komd_json, komd_fails):
+    file = tmp_path / "plays.csv"
+    file.write_text(ROWS + "u2,a,6,978300799\n")
+    fit = ("fit", file, "-o", tmp_path / "m.komd")
+    train = komd_json(*fit, "--weight", "plays", "--time", "when", "--repeated", "max")["train"]
+    assert train["interactions"] == 5 and train["weights"] == {"least": 1, "largest": 6}
+    assert train["times"] == {"first": 978300760, "last": 978300790, "unit": "s"}
+    train = komd_json(*fit, "--rating", "plays", "--liked", 4, "--disliked", 1, "--time", 3, "--time-unit", "ms")[
+        "train"
+    ]
+    assert (train["interactions"], train["times"]["unit"], "dislikes" in train) == (3, "ms", False)  # nobody likes b
+    assert komd_json(*fit, "--liked", 3, "--disliked", 1)["train"]["dislikes"] == 1
+    assert komd_json(*fit, "--repeated", "count", "--no-weight")["train"]["weights"]["largest"] == 2
+    assert "weights must be finite and > 0" in komd_fails(*fit, "--user", "user", "--item", "song", "--weight", "song")
+    assert "give --weight or --no-weight, not both" in komd_fails(*fit, "--weight", "plays", "--no-weight")
+    assert "--liked and --min-rating are the same thing" in komd_fails(*fit, "--liked", 3, "--min-rating", 3)
+    assert "'sum' or 'max' or 'last' or 'count', got 'mean'" in komd_fails(*fit, "--repeated", "mean")
+    assert "--time-unit needs --time" in komd_fails(*fit, "--time-unit", "s")
+
+
+def test_notes_are_one_line_each(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plays.csv").write_text(ROWS)
+    fit = ["fit", "plays.csv", "-o", "m.komd"]
+    said = CliRunner().invoke(app, fit).stderr.splitlines()
+    assert said == [
+        "komd: note: plays.csv: the column 'plays' is not used; --weight plays makes it count, --rating plays "
+        "with --liked keeps what is rated high; --no-weight silences this"
+    ]
+    assert CliRunner().invoke(app, [*fit, "--no-weight"]).stderr == ""
+    assert CliRunner().invoke(app, [*fit, "--weight", "plays"]).stderr == ""
+    said = CliRunner().invoke(app, [*fit, "--no-weight", "--time", "when", "--time-unit", "min"]).stderr.splitlines()
+    assert said == [
+        "komd: note: plays.csv: 5 times lie in the future, the latest 3830-01-25; wrong unit? (--time-unit)"
+    ]

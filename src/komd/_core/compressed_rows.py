@@ -1,4 +1,4 @@
-"""Building blocks of compressed sparse rows: group by row, drop repeats, transpose, rank within rows.
+"""Building blocks of compressed sparse rows: group by row, drop or merge repeats, transpose, rank within rows.
 
 Rows are `indptr` (int64, one more than there are rows) and `indices` (int32). All passes are linear
 and stable: the order in which pairs arrived is kept within each row unless the name says otherwise.
@@ -6,15 +6,17 @@ and stable: the order in which pairs arrived is kept within each row unless the 
 
 from __future__ import annotations
 
-from numpy import int32, int64
+from numpy import bool_, float64, int32, int64
 from numpy.typing import NDArray
 
 from komd._core.compile import compiled
 
-__all__ = ["count", "distinct", "group", "places", "rank", "transpose"]
+__all__ = ["LARGEST", "LAST", "SUM", "absent", "count", "distinct", "group", "merge", "places", "rank", "transpose"]
 
 Ids32 = NDArray[int32]
 Ints = NDArray[int64]
+
+SUM, LARGEST, LAST = 0, 1, 2  # how `merge` makes one weight of several
 
 
 @compiled
@@ -68,6 +70,63 @@ def distinct(indptr: Ints, indices: Ids32, times: Ints, seen: Ints) -> int:
         start = stop
         indptr[row + 1] = written
     return written
+
+
+@compiled
+def merge(indptr: Ints, indices: Ids32, times: Ints, weights: NDArray[float64], seen: Ints, how: int) -> int:
+    """Make one of repeated pairs, in place, where the first stands; returns the pairs left. `seen`: see `distinct`.
+
+    SUM and LARGEST are of the weights, at the earliest time. LAST takes weight and time of the last of them: the
+    latest (the later of equal times), or without times the last in the order given. `times` and `weights` are empty
+    when there are none. Twin: tests/reference.py::merge_repeated.
+    """
+    timed = times.size > 0
+    weighted = weights.size > 0
+    written = 0
+    start = indptr[0]
+    for row in range(indptr.size - 1):
+        stop = indptr[row + 1]
+        first = written
+        for k in range(start, stop):
+            j = indices[k]
+            at = seen[j]
+            if at < first:
+                at = written
+                seen[j] = at
+                indices[at] = j
+                if timed:
+                    times[at] = times[k]
+                if weighted:
+                    weights[at] = weights[k]
+                written += 1
+            elif how == LAST:
+                if not timed or times[k] >= times[at]:
+                    if timed:
+                        times[at] = times[k]
+                    if weighted:
+                        weights[at] = weights[k]
+            else:
+                if timed and times[k] < times[at]:
+                    times[at] = times[k]
+                if weighted and how == SUM:
+                    weights[at] += weights[k]
+                elif weighted and weights[k] > weights[at]:
+                    weights[at] = weights[k]
+        start = stop
+        indptr[row + 1] = written
+    return written
+
+
+@compiled
+def absent(
+    indptr: Ints, indices: Ids32, other_indptr: Ints, other_indices: Ids32, marker: Ints, out: NDArray[bool_]
+) -> None:
+    """Write which entries are not in the same row of the other. `marker` has one entry per column, -1 on entry."""
+    for row in range(indptr.size - 1):
+        for k in range(other_indptr[row], other_indptr[row + 1]):
+            marker[other_indices[k]] = row
+        for k in range(indptr[row], indptr[row + 1]):
+            out[k] = marker[indices[k]] != row
 
 
 @compiled

@@ -29,7 +29,7 @@ from komd.cli.score_command import score
 from komd.cli.serve_command import serve
 from komd.cli.similar_command import similar
 from komd.cli.tune_command import tune
-from komd.errors import FallbackWarning, KomdError
+from komd.errors import FallbackWarning, KomdError, WordedWarning
 
 __all__ = ["app", "run"]
 
@@ -40,7 +40,8 @@ class Guarded(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("always", FallbackWarning)
+                for category in (FallbackWarning, WordedWarning):
+                    warnings.simplefilter("always", category)
                 warnings.showwarning = _noted
                 result = super().invoke(ctx)
                 sys.stdout.flush()
@@ -150,7 +151,9 @@ def _noted(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    if issubclass(category, FallbackWarning):
+    if isinstance(message, WordedWarning):
+        _say(f"note: {message.worded(_option)}")
+    elif issubclass(category, FallbackWarning):
         _say(f"note: {message}")
     else:
         print(warnings.formatwarning(message, category, filename, lineno, line), end="", file=sys.stderr)

@@ -94,19 +94,46 @@ _column_option = functools.partial(_option, metavar="COLUMN", parser=_column)
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """How DATA is read: the options that `with_reading` gives to a command, named as the arguments of `komd.read`."""
+    """How DATA is read: the options that `with_reading` gives to a command, named as the arguments of `komd.read`.
+
+    (`no_weight` is `weight=False`.)
+    """
 
     user: Annotated[
         str | None, _column_option(help="Column of user ids: a name, or a position from 0. Usual names are recognised.")
     ] = None
     item: Annotated[str | None, _column_option(help="Column of item ids.")] = None
-    rating: Annotated[str | None, _column_option(help="Column for --min-rating.")] = None
-    time: Annotated[str | None, _column_option(help="Column of times.")] = None
-    min_rating: Annotated[
+    rating: Annotated[str | None, _column_option(help="Column for --liked and --disliked.")] = None
+    time: Annotated[str | None, _column_option(help="Column of times: numbers, dates or timestamps.")] = None
+    weight: Annotated[
+        str | None, _column_option(help="Column of weights, as plays: how much a row counts. Without it, all the same.")
+    ] = None
+    no_weight: Annotated[
+        bool | None,
+        _option("--no-weight", show_default=False, help="No note about an unused column of ratings or counts."),
+    ] = None
+    liked: Annotated[
         float | None,
         _option(
             help="Keep only rows rated at least this; a model knows the others as seen. Without it, rows rated 0 are "
             "left out and negative ones refused."
+        ),
+    ] = None
+    disliked: Annotated[
+        float | None, _option(help="Rows rated at most this are dislikes: never recommended to their user.")
+    ] = None
+    min_rating: Annotated[float | None, _option(help="The same as --liked.")] = None
+    repeated: Annotated[
+        str | None,
+        _option(
+            metavar="sum|max|last|count",
+            help="The weight of a repeated pair: the sum (default), the largest, the last, or how often it is there.",
+        ),
+    ] = None
+    time_unit: Annotated[
+        str | None,
+        _option(
+            metavar="ns|us|ms|s|min|h|d", help="What --time counts since 1970. By default s, ms, us or ns, by its size."
         ),
     ] = None
     separator: Annotated[str | None, _option(help="Between the columns of text: ',' tab space '::' …")] = None
@@ -126,7 +153,12 @@ class ReadingOptions:
         """Interactions from files, or from the one query of a database."""
         import komd
 
-        return komd.read(self._source(data), **vars(self), memory=memory)
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        if given.pop("no_weight", False):
+            if self.weight is not None:
+                raise InputError("give --weight or --no-weight, not both")
+            given["weight"] = False
+        return komd.read(self._source(data), **given, memory=memory)
 
     def read_pairs(self, data: list[str], memory: str | None) -> Pairs:
         """Pairs in their order, likewise."""
@@ -142,7 +174,17 @@ class ReadingOptions:
 
 
 DEFAULT_READING = ReadingOptions()
-RATING_OPTIONS = ("rating", "time", "min_rating")
+RATING_OPTIONS = (
+    "rating",
+    "time",
+    "weight",
+    "no_weight",
+    "liked",
+    "disliked",
+    "min_rating",
+    "repeated",
+    "time_unit",
+)
 """Options without meaning where pairs are only scored."""
 
 

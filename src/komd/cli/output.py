@@ -96,10 +96,17 @@ def bar(value: float, largest: float) -> str:
     return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
 
 
-def counts(data: Interactions) -> dict[str, int]:
-    """Users, items and interactions; and the pairs that were only seen, if there are any."""
-    seen = {"seen": data.seen.pairs} if data.seen else {}
-    return {"users": data.shape[0], "items": data.shape[1], "interactions": data.pairs} | seen
+def counts(data: Interactions) -> dict[str, Any]:
+    """Users, items and interactions; pairs that were only seen, dislikes, weights and times, where there are any."""
+    facts: dict[str, Any] = {"users": data.shape[0], "items": data.shape[1], "interactions": data.pairs}
+    for name, others in (("seen", data.seen), ("dislikes", data.dislikes)):
+        if others:
+            facts[name] = others.pairs
+    if data.weights is not None and data.pairs:
+        facts["weights"] = {"least": float(data.weights.min()), "largest": float(data.weights.max())}
+    if data.times is not None and data.pairs:
+        facts["times"] = {"first": int(data.times.min()), "last": int(data.times.max()), "unit": data.time_unit}
+    return facts
 
 
 def columns(data: Interactions) -> dict[str, object] | None:

@@ -40,10 +40,24 @@ def _union(parts: list[Ids]) -> Ids:
 
 def _renumbered(data: Interactions, users: Ids, items: Ids) -> Interactions:
     if users == data.users and items == data.items:
-        return Interactions(users, items, data.indptr, data.indices, data.times, data.seen)
+        rest = {name: getattr(data, name) for name in ("weights", "time_unit", "dislikes")}
+        return Interactions(users, items, data.indptr, data.indices, data.times, data.seen, **rest)
     rows, columns = _numbers(data.users, users), _numbers(data.items, items)
-    renumbered = Interactions.from_numbers(users, items, rows[data.rows], columns[data.indices], data.times)
-    return renumbered.with_seen(rows[data.seen.rows], columns[data.seen.indices]) if data.seen else renumbered
+
+    def renumbered(part: Interactions) -> Interactions:
+        return Interactions.from_numbers(
+            users,
+            items,
+            rows[part.rows],
+            columns[part.indices],
+            part.times,
+            weights=part.weights,
+            time_unit=part.time_unit,
+        )
+
+    found = renumbered(data)
+    found = found.with_dislikes(renumbered(data.dislikes)) if data.dislikes else found
+    return found.with_seen(rows[data.seen.rows], columns[data.seen.indices]) if data.seen else found
 
 
 def _numbers(old: Ids, new: Ids) -> Numbers:

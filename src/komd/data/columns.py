@@ -1,4 +1,4 @@
-"""Which columns hold users, items, ratings and times: as asked for, by recognised names, or by an unambiguous order."""
+"""Which columns hold users, items, ratings and so on: as asked for, by recognised names, or by an unambiguous order."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ class ColumnPositions(NamedTuple):
     item: int
     rating: int | None
     time: int | None
+    weight: int | None = None
 
 
 class Reading(NamedTuple):
@@ -97,18 +98,27 @@ class ColumnRequest(NamedTuple):
     item: Column
     rating: Column
     time: Column
-    rated: bool  # whether ratings are needed
+    rated: str = ""  # the argument that needs ratings; empty when none does
     every: bool = False  # whether every row is wanted, whatever its rating
+    weight: Column = None
 
     @property
     def by_name(self) -> bool:
         """Whether any column is asked for by name."""
-        return any(isinstance(asked, str) for asked in self[:4])
+        return any(isinstance(asked, str) for _, asked in self._asked())
+
+    @property
+    def beside_ids(self) -> int:
+        """How many columns are asked for that are neither users nor items."""
+        return len({asked for what, asked in self._asked() if what not in ("user", "item") and asked is not None})
 
     @property
     def uses_ratings(self) -> bool:
         """Whether ratings are used, and not only checked for zeros."""
-        return self.rated or self.rating is not None
+        return bool(self.rated) or self.rating is not None
+
+    def _asked(self) -> list[tuple[str, Column]]:
+        return [(what, getattr(self, what)) for what in ("user", "item", "rating", "time", "weight")]
 
     @property
     def chosen(self) -> bool:
@@ -120,7 +130,7 @@ class ColumnRequest(NamedTuple):
         if len(names) < 2:
             raise InputError(f"{where} has one column ({names[0]}); users and items need two" if names else where)
         taken: dict[str, int] = {}
-        for what, asked in (("user", self.user), ("item", self.item), ("rating", self.rating), ("time", self.time)):
+        for what, asked in self._asked():
             if asked is not None:
                 taken[what] = _position(asked, names, where, what, named)
         roles = [role(name, is_name=True) if named else None for name in names]
@@ -133,7 +143,8 @@ class ColumnRequest(NamedTuple):
             raise InputError(f"user and item are the same column of {where}: {names[taken['user']]!r}")
         if "rating" not in taken and not self.every:
             self._find_rating(taken, roles, where, named)
-        return ColumnPositions(taken["user"], taken["item"], taken.get("rating"), taken.get("time"))
+        beside = (taken.get(what) for what in ("rating", "time", "weight"))
+        return ColumnPositions(taken["user"], taken["item"], *beside)
 
     def _find_by_order(
         self, taken: dict[str, int], roles: list[str | None], names: Sequence[str], where: str, named: bool
@@ -156,12 +167,12 @@ class ColumnRequest(NamedTuple):
         """Find the column of ratings; an error if ratings are needed and there is none."""
         free = [k for k in range(len(roles)) if k not in taken.values()]
         known = [k for k in free if roles[k] == "rating"]
-        third = 2 in free and (self.rated or (not named and not self.chosen and len(roles) <= _RATED_WIDTH))
+        third = 2 in free and (bool(self.rated) or (not named and not self.chosen and len(roles) <= _RATED_WIDTH))
         if known or third:
             taken["rating"] = known[0] if known else 2
         elif self.rated:
             raise InputError(
-                f"{argument('min_rating')} needs ratings, but {where} has no rating column (choose with "
+                f"{argument(self.rated)} needs ratings, but {where} has no rating column (choose with "
                 f"{argument('rating')})"
             )
 

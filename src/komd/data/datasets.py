@@ -259,7 +259,7 @@ def load(name: str, *, path: str | os.PathLike[str] | None = None) -> Interactio
             if found:
                 for file in form.besides:  # in the first folder that has it
                     found += next(filter(None, (_matching(each, file) for each in (folder, *folders))), [])
-                return read(form.parse(found), **form.options)
+                return read(form.parse(found), weight=False, **form.options)
     wanted = ", ".join(form.file for form in source.forms)
     looked = ", ".join(map(str, folders))
     raise InputError(f"{_absent(source)}. Looked for {wanted} (plain or .gz) in {looked}")

@@ -82,12 +82,17 @@ class Encoder:
         for start in range(0, len(array), _BATCH):
             self._codes.append(self._number(array.slice(start, _BATCH)))
 
+    @property
+    def codes(self) -> Numbers:
+        """The number of every value added so far: equal ids have equal numbers, in the order of appearance."""
+        return np.concatenate(self._codes) if self._codes else np.zeros(0, np.int32)
+
     def finish(self, among: NDArray[np.bool_] | None = None) -> tuple[Ids, Numbers]:
         """The ids in sorted order and the number of every value added, in the order of adding.
 
         `among` (bool, one a value added) says which values give the ids; another value that is none of them gets -1.
         """
-        codes = np.concatenate(self._codes) if self._codes else np.zeros(0, np.int32)
+        codes = self.codes
         self._codes = []
         known = self._known()
         used = np.full(len(known), among is None)

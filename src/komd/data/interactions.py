@@ -9,12 +9,14 @@ import pyarrow as pa
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
+from komd.checks import one_of
 from komd.data.columns import Reading
 from komd.data.ids import Ids, Numbers
+from komd.data.repeated_pairs import REPEATED, decided_by_last, grouped
 from komd.errors import InputError, argument, nearest
 from komd.rows import frozen, pointers, transpose
 
-__all__ = ["ACCEPTED", "TIME_UNITS", "Interactions", "from_matrix"]
+__all__ = ["ACCEPTED", "TIME_UNITS", "Interactions"]
 
 ACCEPTED = (
     "a path, a pattern such as 'plays/*.parquet', a list of paths, SQL with database=, a frame "
@@ -30,8 +32,6 @@ TIME_UNITS = {
     "d": 86_400_000_000,
 }
 """Microseconds in each unit of times."""
-
-_NO_TIMES = np.zeros(0, np.int64)
 
 
 class Interactions:
@@ -127,10 +127,11 @@ class Interactions:
         """
         if isinstance(data, cls):
             return data
-        if sparse.issparse(data):
-            return from_matrix(data, None)
         from komd.data.read import read
+        from komd.data.scipy_matrix import from_matrix
 
+        if sparse.issparse(data):
+            return from_matrix(data)
         return read(data, memory=memory)
 
     @classmethod
@@ -142,30 +143,49 @@ class Interactions:
         columns: Numbers,
         times: NDArray[np.int64] | None = None,
         chosen: NDArray[np.bool_] | None = None,
+        *,
+        weights: NDArray[np.floating[Any]] | None = None,
+        repeated: str = "sum",
+        time_unit: str | None = None,
+        disliked: NDArray[np.bool_] | None = None,
     ) -> Interactions:
         """Group pairs of numbers by user; of repeated ones the first stays, at the earliest time.
 
-        With `chosen` (bool, one a pair) the other pairs are only seen; numbers of -1 among them are left out.
+        `repeated` says what weight a repeated pair has, as in `komd.read`; "last" also gives it the last time. With
+        `chosen` (bool, one a pair) the other pairs are only seen, and with `disliked` those are dislikes (without
+        `chosen`, all others are chosen). A pair that is several of these is chosen before disliked before seen, or
+        with "last" what the last of its rows is. Numbers of -1 among pairs that are not chosen are left out.
         """
-        from komd._core import compressed_rows as csr
+        one_of("repeated", repeated, REPEATED)
+        if chosen is None and disliked is not None:
+            chosen = ~disliked
+        if chosen is None or chosen.all():
+            found = grouped(rows, columns, (len(users), len(items)), times, weights, repeated)
+            indptr, indices, times, single = found
+            return cls(users, items, indptr, indices, times, weights=single, time_unit=time_unit)
+        disliked = np.zeros(len(chosen), np.bool_) if disliked is None else disliked
+        known = (rows >= 0) & (columns >= 0)
+        if repeated == "last":
+            moments = None if times is None else times[known]
+            now_chosen, now_disliked = decided_by_last(
+                rows[known], columns[known], moments, chosen[known], disliked[known]
+            )
+            chosen, disliked = np.zeros_like(chosen), np.zeros_like(disliked)
+            chosen[known], disliked[known] = now_chosen, now_disliked
 
-        if chosen is not None and not chosen.all():
-            times = None if times is None else times[chosen]
-            others = ~chosen & (rows >= 0) & (columns >= 0)
-            data = cls.from_numbers(users, items, rows[chosen], columns[chosen], times)
-            return data.with_seen(rows[others], columns[others])
-        rows, columns = frozen(rows, np.int32), frozen(columns, np.int32)
-        in_times = frozen(_NO_TIMES if times is None else times, np.int64)
-        out_times = np.empty_like(in_times)
-        indptr = np.zeros(len(users) + 1, np.int64)
-        csr.count(rows, indptr)
-        indices = np.empty(len(rows), np.int32)
-        csr.group(rows, columns, in_times, indptr[:-1].copy(), indices, out_times)
-        left = csr.distinct(indptr, indices, out_times, np.full(len(items), -1, np.int64))
-        if left < len(indices):
-            indices = indices[:left].copy()
-            out_times = out_times[:left].copy()
-        return cls(users, items, indptr, indices, None if times is None else out_times)
+        def those(mask: NDArray[np.bool_], weights: NDArray[np.floating[Any]] | None, repeated: str) -> Interactions:
+            at = None if times is None else times[mask]
+            weights = None if weights is None else weights[mask]
+            return cls.from_numbers(
+                users, items, rows[mask], columns[mask], at, weights=weights, repeated=repeated, time_unit=time_unit
+            )
+
+        data = those(chosen, weights, repeated)
+        if disliked.any():
+            dislikes = those(disliked & known, None, "last" if repeated == "last" else "sum")
+            data = data.with_dislikes(dislikes.difference(data))
+        others = ~chosen & ~disliked & known
+        return data.with_seen(rows[others], columns[others])
 
     def with_reading(self, reading: Reading) -> Interactions:
         """The same interactions, whose repr names the columns they were read from."""
@@ -179,14 +199,9 @@ class Interactions:
         return Interactions(self.users, self.items, **{name: getattr(self, name) for name in names} | changed)
 
     def with_seen(self, rows: Numbers, columns: Numbers) -> Interactions:
-        """The same histories, with these pairs as seen, except those that are in the histories."""
-        both = Interactions.from_numbers(  # each row begins with the history
-            self.users, self.items, np.concatenate([self.rows, rows]), np.concatenate([self.indices, columns])
-        )
-        place = np.arange(both.pairs) - np.repeat(both.indptr[:-1], both.activity)
-        others = both.indices[place >= np.repeat(self.activity, both.activity)]
-        seen = Interactions(self.users, self.items, both.indptr - self.indptr, others)
-        return self._with(seen=seen)
+        """The same histories, with these pairs as seen, except those that are in the histories or disliked."""
+        seen = Interactions.from_numbers(self.users, self.items, rows, columns).difference(self)
+        return self._with(seen=seen if self.dislikes is None else seen.difference(self.dislikes))
 
     def with_dislikes(self, dislikes: Interactions | None) -> Interactions:
         """The same histories, with these pairs over the same users and items as dislikes."""
@@ -201,9 +216,8 @@ class Interactions:
         return self._with(seen=None) if self.seen else self
 
     @property
-    def microseconds(self) -> NDArray[np.int64]:
-        """The times as microseconds since 1970, shape (pairs,). InputError where there are none, or their unit is not
-        known."""
+    def known_time_unit(self) -> str:
+        """The unit of the times. InputError where there are none, or their unit is not known."""
         if self.times is None:
             raise InputError(f"the data has no times: read it with {argument('time')} (the column that holds them)")
         if self.time_unit is None:
@@ -212,7 +226,13 @@ class Interactions:
                 f"the unit of the times is not known (numbers from {least:,} to {most:,}); read the data with "
                 f"{argument('time_unit')}, one of {', '.join(TIME_UNITS)}"
             )
-        per = TIME_UNITS[self.time_unit]
+        return self.time_unit
+
+    @property
+    def microseconds(self) -> NDArray[np.int64]:
+        """The times as microseconds since 1970, shape (pairs,); errors as of `known_time_unit`."""
+        per = TIME_UNITS[self.known_time_unit]
+        assert self.times is not None
         out: NDArray[np.int64] = self.times // 1000 if per == 0 else self.times * per
         return out
 
@@ -295,6 +315,15 @@ class Interactions:
         weights = None if self.weights is None else self.weights[mask]
         return self._with(indptr=before[self.indptr], indices=self.indices[mask], times=times, weights=weights)
 
+    def difference(self, other: Interactions) -> Interactions:
+        """The pairs that `other`, over the same users and items, does not have."""
+        from komd._core import compressed_rows as csr
+
+        mask = np.empty(self.pairs, np.bool_)
+        marker = np.full(len(self.items), -1, np.int64)
+        csr.absent(self.indptr, self.indices, other.indptr, other.indices, marker, mask)
+        return self.keep(mask)
+
     def to_arrow(self) -> pa.Table:
         """A table `user_id, item_id` (and `weight`, `time`) with one row for each pair, user by user."""
         columns = {"user_id": self.users.take(self.rows), "item_id": self.items.take(self.indices)}
@@ -338,31 +367,3 @@ def _check_weights(weights: NDArray[np.floating[Any]], pairs: int) -> None:
     if wrong.any():
         at = int(np.argmax(wrong))
         raise InputError(f"weights must be finite and > 0, got {weights[at]} for pair {at:,}")
-
-
-def from_matrix(matrix: Any, min_rating: float | None) -> Interactions:
-    """The non-zero entries of a scipy matrix; with `min_rating`, those below it are only seen."""
-    if matrix.ndim != 2:
-        raise InputError(f"a matrix of interactions is users × items, got {matrix.ndim} dimensions")
-    if max(matrix.shape) > np.iinfo(np.int32).max:
-        raise InputError(f"a matrix may have up to 2^31 - 1 rows and columns, got {matrix.shape}")
-    if matrix.dtype.kind not in "biuf":
-        raise InputError(f"a matrix of interactions holds numbers, got {matrix.dtype}")
-    entries = matrix.tocoo(copy=False)
-    if entries.dtype.kind == "f" and np.isnan(entries.data).any():
-        raise InputError(f"the matrix has {int(np.isnan(entries.data).sum()):,} NaN entries; remove them first")
-    negative = int((entries.data < 0).sum())
-    if negative and min_rating is None:
-        raise InputError(
-            f"the matrix has {negative:,} negative entries (least {entries.data.min()}): "
-            "interactions say what users chose, so keep only what is positive, or say what counts with "
-            f"{argument('min_rating')}"
-        )
-    there = entries.data != 0
-    return Interactions.from_numbers(
-        Ids.range(matrix.shape[0], noun="user"),
-        Ids.range(matrix.shape[1], noun="item"),
-        entries.row[there].astype(np.int32),
-        entries.col[there].astype(np.int32),
-        chosen=None if min_rating is None else entries.data[there] >= min_rating,
-    )

@@ -10,7 +10,7 @@ from komd.data.columns import Column, ColumnRequest
 from komd.data.encode import as_text
 from komd.data.ids import Ids, Numbers
 from komd.data.interactions import Interactions
-from komd.data.read import ReadRows, read_rows
+from komd.data.read_rows import ReadRows, RowRequest, read_rows
 from komd.memory import budget
 
 __all__ = ["Pairs", "read_pairs"]
@@ -60,9 +60,9 @@ def read_pairs(
     memory: str | int | None = None,
 ) -> Pairs:
     """The pairs of whatever `komd.read` takes, with its parameters; ratings and times are not read."""
-    columns = ColumnRequest(user, item, None, None, rated=False, every=True)
+    request = RowRequest(ColumnRequest(user, item, None, None, every=True))
     if isinstance(source, Pairs):
         return source
     if isinstance(source, Interactions) or sparse.issparse(source):
         source = Interactions.of(source).to_arrow()
-    return Pairs(read_rows(source, columns, None, header, separator, database, budget(memory)))
+    return Pairs(read_rows(source, request, header, separator, database, budget(memory)))

@@ -1,8 +1,8 @@
-"""The rows of a source, checked and cleaned batch by batch: ids that exist, ratings and times that are numbers."""
+"""The rows of a source, checked and cleaned batch by batch: ids that exist; ratings, weights, times that are such."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,67 +13,84 @@ from numpy.typing import NDArray
 from komd.data.columns import ColumnPositions
 from komd.data.encode import decoded
 from komd.data.keys import is_text
+from komd.data.ratings import RatingRule, UnusedRatings, not_rated_zero
 from komd.data.tables import SourceTable
+from komd.data.times import TimeReader
+from komd.data.weights import weights_of
 from komd.errors import InputError, argument
 
-__all__ = ["RowBatch", "row_batches"]
-
-_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+__all__ = ["RowBatch", "RowChecks", "row_batches"]
 
 
 class RowBatch(NamedTuple):
-    """Some rows: their ids without nulls, and times if they were asked for."""
+    """Some rows: their ids without nulls, and times and weights if they were asked for."""
 
     users: pa.Array
     items: pa.Array
-    times: NDArray[np.int64] | None
-    chosen: NDArray[np.bool_]  # with `min_rating`, which rows are rated at least this; otherwise all
-    zeros: int  # rows left out because they are rated 0; with `min_rating` none
+    times: NDArray[Any] | None  # as `TimeReader.parse` gives them
+    weights: NDArray[np.float64] | None  # usable where `chosen`
+    chosen: NDArray[np.bool_]  # which rows are part of a history: all, where ratings are not asked for
+    disliked: NDArray[np.bool_] | None  # which rows are dislikes
+    zeros: int  # rows left out because they are rated 0, where ratings are not asked for
 
 
-def row_batches(table: SourceTable, choice: ColumnPositions, min_rating: float | None) -> Iterator[RowBatch]:
+class RowChecks(NamedTuple):
+    """What is asked of the rows of all tables, and what was seen of them so far."""
+
+    ratings: RatingRule
+    times: TimeReader
+    unused: UnusedRatings | None  # None: nothing is to be said about ratings that are not used
+
+
+def row_batches(table: SourceTable, choice: ColumnPositions, checks: RowChecks) -> Iterator[RowBatch]:
     """The rows of a table in their order; missing ids are counted to the end and then refused."""
-    positions = [position for position in choice if position is not None]
+    chosen_columns = {what: position for what, position in choice._asdict().items() if position is not None}
     missing: dict[str, tuple[int, int]] = {}  # how many, and the first row
     row = 0
-    numeric: bool | None = None  # whether times are numbers; all must agree
-    for fetched in table.fetch(positions):
+    for fetched in table.fetch(list(chosen_columns.values())):
         if fetched.num_rows == 0:
             continue
-        columns = [decoded(column) for column in fetched.columns]
+        arrays = [decoded(column) for column in fetched.columns]
         if table.text:
-            columns = [_trimmed(column, table.quote, table.escape) for column in columns]
-        users, items, first = columns[0], columns[1], row
-        row += len(users)
-        for noun, column in (("user", users), ("item", items)):
-            null = _missing(column)
+            arrays = [_trimmed(column, table.quote, table.escape) for column in arrays]
+        columns = dict(zip(chosen_columns, arrays, strict=True))
+        first = row
+        row += fetched.num_rows
+        for noun in ("user", "item"):
+            null = _missing(columns[noun])
             if null is not None:
                 count, where = missing.get(noun, (0, first + 1 + int(np.argmax(null))))
                 missing[noun] = (count + int(null.sum()), where)
-        if missing:
-            continue  # only to count the rest
-        times = None
-        if choice.time is not None:
-            times, as_numbers = _times(columns[-1], table.name, first)
-            if numeric is not None and numeric != as_numbers:
-                raise InputError(f"{table.name}: some times are numbers, others dates (around row {first + 1:,})")
-            numeric = as_numbers
-        chosen = np.ones(len(users), np.bool_)
-        if min_rating is not None:
-            ratings = _ratings(columns[2], table.name, first)
-            chosen = pc.fill_null(pc.greater_equal(ratings, min_rating), False).to_numpy(zero_copy_only=False)
-        elif choice.rating is not None:
-            kept = _not_rated_zero(columns[2], table, choice.rating, first)
-            users, items = users.filter(kept), items.filter(kept)
-            times = None if times is None else times.filter(kept)
-        moments = None if times is None else times.to_numpy(zero_copy_only=False)
-        yield RowBatch(users, items, moments, chosen[: len(users)], len(chosen) - len(users))
+        if not missing:  # otherwise only the rest is counted
+            yield _checked(columns, table, choice, checks, first)
     for noun, (count, where) in missing.items():
         which = table.columns[choice.user if noun == "user" else choice.item]
         raise InputError(
             f"{table.name} has {count:,} missing {noun} ids in {which!r} (the first in row {where:,}); "
             f"remove those rows or choose another column with {argument(noun)}"
         )
+
+
+def _checked(
+    columns: dict[str, pa.Array], table: SourceTable, choice: ColumnPositions, checks: RowChecks, first: int
+) -> RowBatch:
+    """The columns of a batch, by what they hold, as rows that count; `first` are the rows before."""
+    users, items = columns["user"], columns["item"]
+    times = checks.times.parse(columns["time"], table.name, first) if "time" in columns else None
+    chosen, disliked = np.ones(len(users), np.bool_), None
+    if checks.ratings.name:
+        chosen, disliked = checks.ratings.read(columns["rating"], table.name, first)
+    elif "rating" in columns:
+        kept = not_rated_zero(columns["rating"], table, choice, first, checks.unused)
+        chosen = kept.to_numpy(zero_copy_only=False)
+    weights = None
+    if choice.weight is not None:
+        weights = weights_of(columns["weight"], chosen, table, choice.weight, first)
+    if checks.ratings.name or chosen.all():
+        return RowBatch(users, items, times, weights, chosen, disliked, 0)
+    times, weights = (None if values is None else values[chosen] for values in (times, weights))
+    ones = np.ones(int(chosen.sum()), np.bool_)
+    return RowBatch(users.filter(kept), items.filter(kept), times, weights, ones, None, len(chosen) - len(ones))
 
 
 def _missing(column: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
@@ -102,83 +119,3 @@ def _trimmed(column: pa.Array, quote: str, escape: str) -> pa.Array:
         return trimmed
     bare = pc.replace_substring(pc.utf8_slice_codeunits(trimmed, 1, -1), escape + quote, quote)
     return pc.if_else(held, bare, trimmed)
-
-
-def _not_rated_zero(column: pa.Array, table: SourceTable, position: int, row: int) -> pa.Array:
-    """Which rows count as chosen where ratings are not asked for: all but those rated 0; none may be negative."""
-    ratings = _numbers(column)
-    negative = pc.fill_null(pc.less(ratings, 0.0), False)
-    if pc.any(negative).as_py():
-        at = int(np.argmax(negative.to_numpy(zero_copy_only=False)))
-        which = table.columns[position]
-        raise InputError(
-            f"{table.name} has the rating {ratings[at].as_py():g} in row {row + 1 + at:,} of {which!r}: "
-            f"say with {argument('min_rating')} which ratings count as chosen, or choose another column with "
-            f"{argument('rating')}"
-        )
-    return pc.fill_null(pc.not_equal(ratings, 0.0), True)
-
-
-def _numbers(column: pa.Array) -> pa.Array:
-    """The values as float64; null where they are not numbers."""
-    column = _stripped(column)
-    try:
-        return column.cast(pa.float64(), safe=False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        if not is_text(column.type):
-            return pa.nulls(len(column), pa.float64())
-        written = pc.fill_null(pc.match_substring_regex(column, _NUMBER), False)
-        return pc.if_else(written, column, pa.scalar(None, column.type)).cast(pa.float64())
-
-
-def _ratings(column: pa.Array, name: str, row: int) -> pa.Array:
-    try:
-        return _stripped(column).cast(pa.float64(), safe=False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        value, at = _first_bad(_stripped(column), pa.float64())
-        raise InputError(
-            f"{argument('min_rating')} needs numbers, but {name} has {value!r} in row {row + at:,} (choose with "
-            f"{argument('rating')})"
-        ) from None
-
-
-def _times(column: pa.Array, name: str, row: int) -> tuple[pa.Array, bool]:
-    """Times as int64, and whether they were numbers (or else dates, now microseconds)."""
-    if column.null_count:
-        at = int(np.argmax(pc.is_null(column).to_numpy(zero_copy_only=False)))
-        raise InputError(
-            f"{name} has no time in row {row + 1 + at:,}; remove such rows, or read without {argument('time')}"
-        )
-    column = _stripped(column)
-    numeric = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    kinds: Iterable[pa.DataType] = (pa.int64(), pa.timestamp("us"), pa.timestamp("us", tz="UTC"))
-    if pa.types.is_temporal(column.type):
-        kinds = (pa.timestamp("us", tz=getattr(column.type, "tz", None)),)
-    elif numeric:
-        kinds = (pa.int64(),)
-    for kind in kinds:
-        try:
-            moments = column.cast(kind, safe=kind == pa.int64())
-            return moments.cast(pa.int64()), kind == pa.int64()
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            continue
-    value, at = _first_bad(column, pa.int64())
-    raise InputError(
-        f"times must be whole numbers, dates or timestamps, but {name} has {value!r} in row {row + at:,} "
-        f"(choose with {argument('time')})"
-    )
-
-
-def _stripped(column: pa.Array) -> pa.Array:
-    if is_text(column.type):
-        return pc.utf8_trim_whitespace(column)
-    return column
-
-
-def _first_bad(column: pa.Array, kind: pa.DataType) -> tuple[Any, int]:
-    for k, value in enumerate(column):
-        try:
-            value.cast(kind)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return value.as_py(), k + 1
-    return column[0].as_py(), 1

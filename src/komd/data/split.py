@@ -2,8 +2,14 @@
 
 All are pure functions of the data and `rng` (a seed, or a numpy Generator). Both parts keep all ids, so numbers mean
 the same in each. "Later" is by position in the data with `"given"`, by time with `"time"` (ties in the order of the
-data), and by a random order with `"random"`. Pairs that were only seen (`Interactions.seen`) are in no part: a model
-that is measured must not know what a user saw later.
+data), and by a random order with `"random"`. Weights and times come along in both parts.
+
+A model that is measured must not know what a user saw or disliked later. Pairs that were only seen
+(`Interactions.seen`) are in no part. Dislikes are never tested. Users who only train keep all of theirs; of a user who
+is tested those stay that came before the tested items:
+
+- in time: before the moment of the split, or before the time of the user's first tested item;
+- `"given"` and `"random"`: as large a share of the dislikes as of the items trains, the first ones or random ones.
 """
 
 from __future__ import annotations
@@ -16,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd.checks import generator, whole
-from komd.data.interactions import Interactions
+from komd.data.interactions import TIME_UNITS, Interactions
 from komd.errors import InputError, argument, nearest
 
-__all__ = ["HeldOut", "folds", "held_out_users", "leave_out", "temporal"]
+__all__ = ["HeldOut", "folds", "held_out_users", "leave_out", "temporal", "time"]
 
 _ORDERS = ("random", "given", "time")
 
@@ -79,7 +85,8 @@ def folds(
     given = np.where(activity >= min_activity, activity // 2, 0)
     rows = data.rows
     tested = _later(data, half, "half", given, random)
-    return ((data.keep(~out), data.keep(out)) for out in (tested & (group == g)[rows] for g in range(folds)))
+    known = _known_dislikes(data, tested, half, random)
+    return (_parts(data, tested & mine[rows], known, mine) for mine in (group == g for g in range(folds)))
 
 
 def leave_out(
@@ -93,9 +100,9 @@ def leave_out(
     array([2, 2, 2, 2, 2, 2, 2, 2, 2, 2])
     """
     whole("k", k, 1)
-    data = data.without_seen()
-    out = _later(data, order, "order", np.where(data.activity > k, k, 0), generator(rng))
-    return data.keep(~out), data.keep(out)
+    data, random = data.without_seen(), generator(rng)
+    out = _later(data, order, "order", np.where(data.activity > k, k, 0), random)
+    return _parts(data, out, _known_dislikes(data, out, order, random))
 
 
 def held_out_users(
@@ -133,39 +140,122 @@ def held_out_users(
     able = np.flatnonzero(activity >= 2)
     held = np.zeros(data.shape[0], bool)
     held[random.permutation(able)[: _how_many(users, data.shape[0], len(able))]] = True
-    known = np.clip(np.rint(fold_in * activity).astype(np.int64), 1, np.maximum(activity - 1, 1))
-    tested = _later(data, order, "order", np.where(held, activity - known, 0), random)
+    tested = _later(data, order, "order", np.where(held, activity - _known_items(data, fold_in), 0), random)
     theirs = held[data.rows]
-    return HeldOut(data.keep(~theirs), data.keep(theirs & ~tested), data.keep(tested))
+    learned, test = _parts(data, tested, _known_dislikes(data, tested, order, random))
+    return HeldOut(_of_users(data.keep(~theirs), ~held), _of_users(learned.keep(theirs[~tested]), held), test)
 
 
-def temporal(data: Interactions, *, at: Any = 0.8) -> tuple[Interactions, Interactions]:
+def time(data: Interactions, *, at: Any = 0.8, per_user: bool = False) -> tuple[Interactions, Interactions]:
     """Train on the pairs before a moment, test on those from that moment on.
 
     Parameters
     ----------
     data : Interactions
         With times.
-    at : float, int, datetime.date or datetime.datetime
+    at : float, int, str, datetime.date or datetime.datetime
         A share (a float between 0 and 1): the moment before which about this share of all pairs came; pairs
-        of one moment stay together. Or the moment itself, in the unit of the data's times; dates (UTC
-        unless they say otherwise) are microseconds since 1970, as `read` makes them.
+        of one moment stay together. Or the moment itself: a whole number in the unit of the data's times, or a date or
+        timestamp (also as ISO text, "1998-03-01"; UTC unless it says otherwise), for which the unit must be known.
+    per_user : bool
+        Each user has a moment of their own: the first share of the user's items trains, by time (ties in the order of
+        the data); at least one item trains, and of two or more at least one is tested.
+
+    Returns
+    -------
+    (train, test) : Interactions
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from komd.data.read import read
+    >>> plays = pa.table({"user": [1, 1, 2, 2], "item": [5, 6, 5, 7], "day": ["1998-01-01", "1998-05-01"] * 2})
+    >>> train, test = time(read(plays, time="day"), at="1998-03-01")
+    >>> train.history(2), test.history(2)
+    ([5], [7])
     """
     times, data = _times(data), data.without_seen()
-    if isinstance(at, float) and 0 < at < 1:
+    share = isinstance(at, float) and 0 < at < 1
+    if per_user:
+        if not share:
+            raise InputError(f"with {argument('per_user', True)}, at must be a share between 0 and 1, got {at!r}")
+        out = _later(data, "time", "order", data.activity - _known_items(data, at), generator(0))
+        return _parts(data, out, _known_dislikes(data, out, "time", generator(0)))
+    if share:
         if data.pairs == 0:
-            return data, data
+            return _parts(data, np.zeros(0, np.bool_), None)
         moment = int(np.partition(times, int(at * data.pairs))[int(at * data.pairs)])
-    elif isinstance(at, datetime.date | np.datetime64):
-        if isinstance(at, datetime.datetime) and at.tzinfo is not None:
-            at = at.astimezone(datetime.UTC).replace(tzinfo=None)
-        moment = int(np.datetime64(at, "us").astype(np.int64))
-    elif isinstance(at, int | float | np.integer) and not isinstance(at, bool) and float(at).is_integer():
-        moment = int(at)
     else:
-        raise InputError(f"at must be a share between 0 and 1 or a moment, got {at!r}")
-    late = times >= moment
-    return data.keep(~late), data.keep(late)
+        moment = _moment(data, at)
+    known = None if data.dislikes is None else _times_of_dislikes(data) < moment
+    return _parts(data, times >= moment, known)
+
+
+def temporal(data: Interactions, *, at: Any = 0.8) -> tuple[Interactions, Interactions]:
+    """Train on the pairs before a moment, test on those from that moment on: `time` with one moment for all users."""
+    return time(data, at=at)
+
+
+def _moment(data: Interactions, at: Any) -> int:
+    """A moment in the unit of the data's times."""
+    if isinstance(at, int | float | np.integer) and not isinstance(at, bool) and float(at).is_integer():
+        return int(at)
+    given = at
+    if isinstance(at, str):
+        try:
+            at = datetime.datetime.fromisoformat(at.strip())
+        except ValueError:
+            at = None
+    if not isinstance(at, datetime.date | np.datetime64):
+        raise InputError(f"at must be a share between 0 and 1 or a moment, got {given!r}")
+    if isinstance(at, datetime.datetime) and at.tzinfo is not None:
+        at = at.astimezone(datetime.UTC).replace(tzinfo=None)
+    microseconds = int(np.datetime64(at, "us").astype(np.int64))
+    per = TIME_UNITS[data.known_time_unit]
+    return -(-microseconds // per) if per else microseconds * 1000  # times are whole: the first from the moment on
+
+
+def _parts(
+    data: Interactions,
+    tested: NDArray[np.bool_],
+    known: NDArray[np.bool_] | None,
+    users: NDArray[np.bool_] | None = None,
+) -> tuple[Interactions, Interactions]:
+    """Training and test data. `known`: which dislikes stay with their user; with `users`, all of the others' do."""
+    train, test = data.keep(~tested), data.with_dislikes(None).keep(tested)
+    if data.dislikes is None or known is None:
+        return train, test
+    stays = known if users is None else known | ~users[data.dislikes.rows]
+    return train.with_dislikes(data.dislikes.keep(stays)), test
+
+
+def _of_users(part: Interactions, users: NDArray[np.bool_]) -> Interactions:
+    """The same pairs, with the dislikes of these users only."""
+    return part if part.dislikes is None else part.with_dislikes(part.dislikes.keep(users[part.dislikes.rows]))
+
+
+def _known_dislikes(
+    data: Interactions, tested: NDArray[np.bool_], order: str, random: np.random.Generator
+) -> NDArray[np.bool_] | None:
+    """Which dislikes came before their user's tested pairs, in the order asked for; None if there are no dislikes."""
+    dislikes = data.dislikes
+    if dislikes is None:
+        return None
+    rows = data.rows[tested]
+    if order == "time":
+        first = np.full(data.shape[0], np.iinfo(np.int64).max)
+        np.minimum.at(first, rows, _times(data)[tested])
+        known: NDArray[np.bool_] = _times_of_dislikes(data) < first[dislikes.rows]
+        return known
+    lost = np.bincount(rows, minlength=data.shape[0]) / np.maximum(data.activity, 1)
+    return ~_later(dislikes, order, "order", np.rint(lost * dislikes.activity).astype(np.int64), random)
+
+
+def _known_items(data: Interactions, share: float) -> NDArray[np.int64]:
+    """How many items of each user this share is: at least one, and of two or more not all."""
+    activity = data.activity
+    known: NDArray[np.int64] = np.clip(np.rint(share * activity).astype(np.int64), 1, np.maximum(activity - 1, 1))
+    return known
 
 
 def _later(
@@ -192,6 +282,18 @@ def _times(data: Interactions) -> NDArray[np.int64]:
     if data.times is None:
         raise InputError(f"the data has no times: read it with {argument('time')} (the column that holds them)")
     times: NDArray[np.int64] = data.times
+    return times
+
+
+def _times_of_dislikes(data: Interactions) -> NDArray[np.int64]:
+    dislikes = data.dislikes
+    assert dislikes is not None
+    if dislikes.times is None or dislikes.time_unit != data.time_unit:
+        raise InputError(
+            "the dislikes have no times like those of the pairs, so which came before is not known: read both together "
+            f"with {argument('time')}, or drop them with data.with_dislikes(None)"
+        )
+    times: NDArray[np.int64] = dislikes.times
     return times
 
 

@@ -190,8 +190,8 @@ def array_table(array: np.ndarray[Any, Any], columns: ColumnRequest) -> SourceTa
 
 
 def _columns_table(values: list[Any], name: str, columns: ColumnRequest, names: list[str] | None = None) -> SourceTable:
-    """Columns in memory. Without names there must be two, since nothing says what others hold."""
-    if names is None and len(values) != 2 and not columns.chosen:
+    """Columns in memory. Without names there must be two beside those asked for: nothing says what others hold."""
+    if names is None and len(values) not in (2, 2 + columns.beside_ids) and not columns.chosen:
         raise InputError(
             f"{name} has {len(values)} columns, and pairs have two: choose with {argument('user', 0)}, "
             f"{argument('item', 1)}, or give scipy.sparse.csr_array(matrix) for a matrix of users × items"
