@@ -11,11 +11,13 @@ from komd._core.compile import compiled, inner
 from komd._core.sweep import sweep
 
 __all__ = [
+    "ALL_STEP",
     "ALPHA",
     "EASY_STEPS",
     "FLOOR",
     "LAM",
     "ROUNDS",
+    "WIDTH",
     "G",
     "Q",
     "SimplexScratch",
@@ -117,8 +119,9 @@ EASY_STEPS = 20  # times m_u: a problem that needs more is ill-conditioned, and 
 ROUNDS = 50
 
 
-# Rows of `SimplexScratch.lines`; the last ones, from `FLOOR` on, are for callers.
-_G_KEPT, _ALPHA_KEPT, _LAM_KEPT, _DIRECTION, _RESIDUAL, _SEARCH, _PRODUCT, FLOOR, G, Q, LAM, ALPHA = range(12)
+# Rows of `SimplexScratch.lines`; those of the second line are for callers.
+_G_KEPT, _ALPHA_KEPT, _LAM_KEPT, _DIRECTION, _RESIDUAL, _SEARCH, _PRODUCT = range(7)
+FLOOR, G, Q, LAM, ALPHA, WIDTH, ALL_STEP = range(7, 14)
 
 
 class SimplexScratch(NamedTuple):
@@ -134,7 +137,7 @@ class SimplexScratch(NamedTuple):
 
 def simplex_scratch(items: int, side: int) -> SimplexScratch:
     """Scratch for problems of so many items, of which `solve_shrinking` sees those of at most `side`."""
-    return SimplexScratch(np.empty(items, np.int32), np.empty(side**2, np.float32), np.empty((12, items)))
+    return SimplexScratch(np.empty(items, np.int32), np.empty(side**2, np.float32), np.empty((14, items)))
 
 
 @compiled
@@ -257,15 +260,11 @@ def _descend_together(
             reach = min(reach, -alpha[i] / d[i])
     if reach == np.inf:
         return
-    least = lam[0]
-    for i in range(m):
-        least = min(least, lam[i])
     excess = 0.0  # what rounding adds to the sum; the largest weight takes it back
     largest = 0
     for i in range(m):
         d[i] *= reach
-        nothing = 1e-15 if lam[i] == least else 1e-15 * (least / lam[i])  # items that cost more have less
-        if alpha[i] + d[i] < nothing:
+        if alpha[i] + d[i] < 1e-15:
             d[i] = -alpha[i]
         excess += d[i]
         if alpha[i] + d[i] > alpha[largest] + d[largest]:

@@ -24,6 +24,7 @@ from komd._core.simplex import (
     solve_shrinking,
     worst_pair,
 )
+from komd._core.uneven_simplex import SPREAD, solve_uneven
 
 __all__ = [
     "MarginProblem",
@@ -164,7 +165,10 @@ def solve_users(
             _begin(problem, items, chosen, q, g, alpha, lam, even)
             if disliked > 0:
                 _oppose(blocks[starts[u] : starts[u + 1]], stride, h_u, chosen, problem.delta / disliked, q, g)
-            solve_shrinking(K_u, q, g, lam, alpha, tol, scratch.simplex)
+            if even or lam.max() <= SPREAD * lam.min():
+                solve_shrinking(K_u, q, g, lam, alpha, tol, scratch.simplex)
+            else:
+                solve_uneven(K_u, q, g, lam, alpha, tol, scratch.simplex)
             low, high = worst_pair(g, alpha, floor)
         else:
             low_row, high_row = scratch.pair[0, :m_u], scratch.pair[1, :m_u]

@@ -12,6 +12,7 @@ import numpy as np
 
 from komd._core.compile import compiled, inner
 from komd._core.simplex import G, Q, SimplexScratch, simplex_scratch, solve_shrinking
+from komd._core.uneven_simplex import SPREAD, solve_uneven
 
 __all__ = [
     "TwoSimplexProblem",
@@ -193,7 +194,10 @@ def _solve_positives(
             total += K_u[i, k] * p[k]
         q[i] = Ka[h[i]] + beyond * (Ka[h[i]] - Ka_before[h[i]])
         g[i] = total + lam_p[i] * p[i] - q[i]
-    solve_shrinking(K_u, q, g, lam_p, p, problem.tol[u], scratch.simplex)
+    if lam_p.max() <= SPREAD * lam_p.min():
+        solve_shrinking(K_u, q, g, lam_p, p, problem.tol[u], scratch.simplex)
+    else:
+        solve_uneven(K_u, q, g, lam_p, p, problem.tol[u], scratch.simplex)
 
 
 @inner
