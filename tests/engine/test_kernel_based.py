@@ -49,3 +49,14 @@ def test_built_and_restored(small, storage):
     again = Weighted(storage=storage, user_damping=0.5)
     again._restore(arrays)
     assert np.array_equal(full(again.matrix), expected)
+
+
+def test_lists_do_not_depend_on_the_storage(small):
+    rng = np.random.default_rng(1)
+    data = small.with_weights((rng.pareto(1, small.pairs) + 0.1).astype(np.float32))
+    lists = [
+        Weighted(storage=storage).fit(data).recommend(n=10).to_arrow().to_pydict()
+        for storage in ("dense", "sparse", "streamed")
+    ]
+    assert lists[0]["item_id"] == lists[1]["item_id"] == lists[2]["item_id"]
+    assert np.allclose(lists[0]["score"], lists[2]["score"], rtol=1e-5)

@@ -158,20 +158,29 @@ class _Build:
         """The kernel of the counts, held as planned."""
 
         def make() -> ItemMatrix:
-            held = self._planned(storage, memory).storage
-            return matrix_from_counts(self._entries(stages), self.rows, held, self.threads)
+            entries = self._entries(stages)
+            held = self._planned(storage, memory, weighted=entries.pair_values is not None).storage
+            return matrix_from_counts(entries, self.rows, held, self.threads)
 
         return self._kept(stages, storage, make)
 
     def _entries(self, stages: Stages) -> KernelEntries:
         return stages.entries(self.rows, self.items, self.values)
 
-    def _planned(self, storage: str | None, memory: str | int | None) -> Plan:
+    def _planned(self, storage: str | None, memory: str | int | None, *, weighted: bool = False) -> Plan:
         def measure() -> float:
             return sampled_density(*self.rows, self.items, threads=self.threads).value
 
         activity = np.diff(self.rows.indptr)
-        return plan(self.popularity, activity, memory=memory, storage=storage, measure=measure, streams=True)
+        return plan(
+            self.popularity,
+            activity,
+            memory=memory,
+            storage=storage,
+            measure=measure,
+            streams=True,
+            weighted=weighted,
+        )
 
     def _corrected(self, K: ItemMatrix, by: Correction) -> ItemMatrix:
         return K.corrected(by, in_place=self.cache is None, threads=self.threads)

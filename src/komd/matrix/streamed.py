@@ -83,7 +83,8 @@ class StreamedMatrix(ItemMatrix):
 
     @property
     def plan(self) -> Plan:
-        return plan(self._popularity, np.diff(self._rows.indptr), storage="streamed")
+        weighted = self.of.pair_values is not None
+        return plan(self._popularity, np.diff(self._rows.indptr), storage="streamed", weighted=weighted)
 
     def row(self, item: int) -> NDArray[np.float32]:
         return self._some_rows(np.array([item], np.int32)).row(item)
