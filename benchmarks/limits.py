@@ -145,7 +145,8 @@ def counting(indptr: Any, indices: Any, items: int, counts: float = 2e8) -> dict
         empty = np.zeros(0, np.int32)
         nobody, nothing = Rows(np.zeros(items + 1, np.int64), empty), Rows(np.zeros(1, np.int64), empty)
         scratch = gathered.gather_scratch(items, np.int32)
-        gather_rows(matrix.pairs, sample, left, right, nobody, nothing, scratch, empty.copy(), np.zeros(0), None)
+        out = gathered.GatheredEntries(empty.copy(), np.zeros(0))
+        gather_rows(matrix.pairs, sample, left, right, nobody, nothing, scratch, out, None)
 
     X = scipy.sparse.csr_matrix((np.ones(len(indices), np.int32), indices, indptr), shape=(len(indptr) - 1, items))
     XT = X[:, sample].T.tocsr()

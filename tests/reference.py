@@ -1,8 +1,8 @@
 """The slow twins: each function here is the paper's formula and nothing else, for small inputs and suspicious readers.
 
-Everything is float64, dense and unblocked. `R` is a dense 0/1 matrix, users × items. A kernel is a function of the
-cosine; `x` and `y` below are columns of R divided by their length. Where the printed text is wrong the correction of
-PAPER.md is used, and the docstring says so.
+Everything is float64, dense and unblocked. `R` is a dense 0/1 matrix, users × items, or `item_vectors`. A kernel is a
+function of the cosine; `x` and `y` below are columns of R divided by their length. Where the printed text is wrong the
+correction of PAPER.md is used, and the docstring says so.
 """
 
 from __future__ import annotations
@@ -29,6 +29,24 @@ def weighted_cooccurrence(R, weights):
             for v in range(len(R)):
                 if R[v, i] and R[v, j]:
                     out[i, j] += weights[v]
+    return out
+
+
+def item_vectors(R, H, gamma):
+    """x_i(v) = √(a_v^−γ) h_vi where user v chose item i, else 0: users × items, a_v being how many items v chose."""
+    activity = np.maximum(np.asarray(R).sum(axis=1, keepdims=True), 1)
+    return np.where(R, np.sqrt(activity ** -float(gamma)) * np.asarray(H, float), 0.0)
+
+
+def dot_products(X):
+    """Σ_v x_i(v) x_j(v) over users who have both, users ascending."""
+    m = X.shape[1]
+    out = np.zeros((m, m))
+    for i in range(m):
+        for j in range(m):
+            for v in range(len(X)):
+                if X[v, i] and X[v, j]:
+                    out[i, j] += float(X[v, i]) * float(X[v, j])
     return out
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 from scipy.sparse import csr_array
 
-from komd._core.groups import CountedPairs, Rows, StoredMatrix, StripArrays, WeightedUsers
+from komd._core.groups import CountedPairs, PairValues, Rows, StoredMatrix, StripArrays, WeightedUsers
 
 
 def compiled_anew(function):
@@ -52,6 +52,16 @@ def pairs_of(R):
         rows.indices.astype(np.int32),
     )
     return pairs, columns.data.astype(np.int64)
+
+
+def values_of(X):
+    """The non-zeros of a users × items matrix, by user and by item."""
+    return PairValues(X[X != 0].astype(np.float32), X.T[X.T != 0].astype(np.float32))
+
+
+def random_values(rng, R, least=-30, most=30):
+    """Values > 0 of float32 where R is true, of very different sizes, else 0."""
+    return np.where(R, 10.0 ** rng.uniform(least, most, R.shape), 0.0).astype(np.float32)
 
 
 def strip_of(K, first, last, rng):

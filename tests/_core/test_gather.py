@@ -6,20 +6,27 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from komd._core.gather import copy_pieces, gather_rows, gather_scratch
+from komd._core.gather import GatheredEntries, copy_pieces, gather_rows, gather_scratch
 from tests import reference
-from tests._core.arrays import pairs_of, random_rows, rows_of
+from tests._core.arrays import pairs_of, random_rows, random_values, rows_of, values_of
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from([0.05, 0.5]))
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["", "users", "pairs"]), st.sampled_from([0.05, 0.5]))
 def test_every_user_gets_the_entries_they_ask_for(seed, weighted, density):
-    """`weighted` by user or not; rows with few counts, which are listed, and with many, which are not."""
+    """Weighted by user, by pair, or not; rows with few counts, which are listed, and with many, which are not."""
     rng = np.random.default_rng(seed)
     n, m, users = int(rng.integers(1, 20)), int(rng.integers(1, 60)), 4
     R = rng.random((n, m)) < density
-    weights = rng.random(n) + 0.1 if weighted else None
-    counts = reference.weighted_cooccurrence(R, weights) if weighted else reference.cooccurrence(R)
+    weights = values = None
+    if weighted == "pairs":
+        X = random_values(rng, R)
+        counts, values = reference.dot_products(X), values_of(X)
+    elif weighted:
+        weights = rng.random(n) + 0.1
+        counts = reference.weighted_cooccurrence(R, weights)
+    else:
+        counts = reference.cooccurrence(R)
     asking = random_rows(rng, users, m)  # the rows each user asks for
     wanted = random_rows(rng, users, m)  # the columns
     users_of = [[u for u in range(users) if i in asking[u]] for i in range(m)]
@@ -28,8 +35,9 @@ def test_every_user_gets_the_entries_they_ask_for(seed, weighted, density):
     scratch = gather_scratch(m, np.float64 if weighted else np.int32)
     expected = [(j, counts[i, j] * left[i] * right[j]) for i in rows for u in users_of[i] for j in wanted[u].tolist()]
     columns, products = np.full(len(expected), -1, np.int32), np.full(len(expected), np.nan)
+    out = GatheredEntries(columns, products)
     end = gather_rows(
-        pairs_of(R)[0], rows, left, right, rows_of(users_of), rows_of(wanted), scratch, columns, products, weights
+        pairs_of(R)[0], rows, left, right, rows_of(users_of), rows_of(wanted), scratch, out, weights, values
     )
     assert end == len(expected)
     assert columns.tolist() == [j for j, _ in expected]

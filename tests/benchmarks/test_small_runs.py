@@ -12,7 +12,7 @@ import pytest
 
 import komd
 from benchmarks import filter as filters
-from benchmarks import limits, measure, movielens, page_filter, solver_steps
+from benchmarks import limits, measure, movielens, page_filter, solver_steps, weighted_counting
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,7 +25,7 @@ def plays():
 @pytest.fixture(autouse=True)
 def one_turn(monkeypatch):
     """Every contender once, after one turn to warm up."""
-    for module in (movielens, filters):
+    for module in (movielens, filters, weighted_counting):
         monkeypatch.setattr(module, "side_by_side", lambda jobs, rounds=1: measure.side_by_side(jobs, rounds=1))
 
 
@@ -69,6 +69,12 @@ def test_counting(plays):
     found = limits.counting(rows.indptr, rows.indices, 60, counts=500.0)
     assert found["counts"] >= 500
     assert set(found["per_second"]) == {"count_strip", "count_pairs", "gather_rows", "scipy"}
+
+
+def test_weighted_counting(plays):
+    found = weighted_counting.measure(plays)
+    assert {"dense", "sparse", "streamed, rows", "streamed, strips", "streamed, gathered"} == set(found)
+    assert all(set(seconds) == set(weighted_counting.STAGES) for seconds in found.values())
 
 
 def test_contenders(tmp_path):

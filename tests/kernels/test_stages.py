@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import pytest
@@ -32,6 +32,9 @@ def test_cut_off_after_each_stage():
     assert FULL.before_prior() == Stages(kernel, **FILTER)
     assert FULL.before_filter() == Stages(kernel, **damped, popularity=0.2)
     assert FULL.before_scaling() == Stages(kernel, **damped)
+    weighted = replace(FULL, weighting="log")
+    assert weighted.before_scaling() == Stages(kernel, **damped, weighting="log") != FULL.before_scaling()
+    assert repr(weighted) != repr(replace(FULL, weighting="sqrt")) != repr(FULL)
     assert Stages(kernel, **damped).before_scaling() == Stages(kernel, **damped)
 
 

@@ -29,11 +29,11 @@ KERNELS = list(TWINS)
 binary = arrays(np.bool_, array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=9))
 
 
-def K_of(kernel, R, storage="dense", threads=1):
+def K_of(kernel, R, storage="dense", threads=1, values=None):
     rows = csr_array(np.asarray(R, np.int8))
     rows.sort_indices()
     indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
-    return held(kernel, indptr, indices, R.shape[1], storage, threads=threads)
+    return held(kernel, indptr, indices, R.shape[1], storage, threads=threads, values=values)
 
 
 def whole(K: ItemMatrix):
@@ -102,15 +102,17 @@ def test_an_rdp_kernel_has_exactly_the_nonzeros_of_the_linear_one(kernel, storag
     assert np.count_nonzero(linear) / linear.size == reference.density(R)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("storage", ["dense", "sparse"])
-def test_threads_and_blocks_change_nothing(storage, monkeypatch):
+def test_threads_and_blocks_change_nothing(storage, weighted, monkeypatch):
     R = random_matrix(13, users=150, items=200)
-    first = whole(K_of(Tanimoto(), R, storage))
+    values = np.random.default_rng(0).pareto(1, R.sum()).astype(np.float32) + 1 if weighted else None
+    first = whole(K_of(Tanimoto(), R, storage, values=values))
     for dense_rows, sparse_work in ((1, 1), (7, 100), (1000, 1 << 30)):
         monkeypatch.setattr(gram_module, "_DENSE_ROWS", dense_rows)
         monkeypatch.setattr(gram_module, "_SPARSE_WORK", (sparse_work, sparse_work))
         for threads in (1, 2, 5):
-            assert np.array_equal(whole(K_of(Tanimoto(), R, storage, threads)), first)
+            assert np.array_equal(whole(K_of(Tanimoto(), R, storage, threads, values)), first)
 
 
 @pytest.mark.parametrize("storage", ["dense", "sparse"])

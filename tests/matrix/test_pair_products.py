@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -31,7 +33,10 @@ def test_they_are_those_of_the_kernel(seed, users, items, width):
     rng = np.random.default_rng(seed)
     rows = some_rows(rng, users, items)
     stages = Stages(Linear(), user_damping=float(rng.choice([0, 0.5, 1])), popularity=float(rng.choice([0, 0.3])))
-    entries = stages.entries(rows, items)
+    if rng.random() < 0.5:
+        stages = replace(stages, weighting="linear")
+    entries = stages.entries(rows, items, (rng.pareto(1, len(rows.indices)) + 0.1).astype(np.float32))
+    assert (entries.pair_values is None) == (stages.weighting is None or not len(rows.indices))
     K = matrix_from_counts(entries, rows, "dense", 1)
     found, X = PairProducts(entries, rows), rng.standard_normal((items, width)).astype(np.float32)
     exact = K.values.astype(float) @ X

@@ -7,6 +7,9 @@ import pytest
 
 import komd
 from komd.errors import InputError
+from komd.kernels.functions import Linear
+from komd.kernels.stages import Stages
+from komd.matrix.build import build
 from komd.matrix.storage import plan
 
 
@@ -43,3 +46,19 @@ def test_too_little_memory_is_refused_with_the_numbers():
         komd.CFKOMD().fit(data, memory="10KB")
     with pytest.raises(InputError, match=r"CFOMD works on all of K.*the budget is 100 kB"):
         komd.CFOMD().fit(data, memory="100KB")
+
+
+def test_a_streamed_k_keeps_the_values_of_pairs():
+    """Eight bytes for each pair; what is held dense or sparse does not."""
+    degrees = np.full(1000, 20), np.full(1000, 20)
+    for storage, more in (("dense", 0), ("sparse", 0), ("streamed", 8 * 20_000)):
+        plain, weighted = (plan(*degrees, storage=storage, weighted=weighted) for weighted in (False, True))
+        assert weighted.bytes - plain.bytes == more
+    data = komd.generate(users=300, items=300, activity=30, tastes=3, rng=0)
+    rows = komd.Popularity().fit(data).catalogue.histories.rows
+    values = np.full(len(rows.indices), 2, np.float32)
+    plain, weighted = (
+        build(Stages(Linear(), weighting=weighting), rows, 300, storage="streamed", values=values)
+        for weighting in (None, "linear")
+    )
+    assert weighted.bytes - plain.bytes == weighted.plan.bytes - plain.plan.bytes == 8 * len(values)

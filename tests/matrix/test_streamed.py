@@ -25,8 +25,8 @@ KERNELS = (
 )
 
 
-def made(kernel, rows, items, storage, weights=None, scale=None):
-    return held(kernel, *rows.rows, items, storage, user_weights=weights, scale=scale, threads=2)
+def made(kernel, rows, items, storage, **options):
+    return held(kernel, *rows.rows, items, storage, threads=2, **options)
 
 
 def whole(matrix, rows, room, threads=None):
@@ -55,15 +55,23 @@ def rows():
 
 
 @pytest.mark.parametrize("scaled", [False, True], ids=["", "scaled"])
-@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+@pytest.mark.parametrize("weighted", ["", "users", "pairs", "both"])
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_strips_rows_and_blocks_are_those_of_the_dense_matrix(kernel, weighted, scaled, rows):
-    rng = np.random.default_rng(0)
-    weights = rng.random(300) + 0.1 if weighted else None
-    scale = rng.random(130) + 0.1 if scaled else None
+    if weighted in ("pairs", "both") and not kernel.symmetric:
+        return  # refused: a similarity of counts
+    rng, options = np.random.default_rng(0), {}
+    if weighted in ("users", "both"):
+        options["user_weights"] = rng.random(300) + 0.1
+    if weighted in ("pairs", "both"):
+        options["values"] = (rng.pareto(1, len(rows.indices)) + 0.1).astype(np.float32)
+    if scaled:
+        options["scale"] = rng.random(130) + 0.1
     dense, sparse, streamed = (
-        made(kernel, rows, 130, storage, weights, scale) for storage in ("dense", "sparse", "streamed")
+        made(kernel, rows, 130, storage, **options) for storage in ("dense", "sparse", "streamed")
     )
+    if kernel.symmetric:
+        assert np.array_equal(dense.values, dense.values.T)
     assert np.array_equal(np.array([sparse.row(i) for i in range(130)]), dense.values)
     some = np.arange(0, 130, 3, dtype=np.int32)
     assert np.array_equal(whole(streamed, some, 20_000)[some], dense.values[some])
@@ -84,16 +92,19 @@ def test_strips_rows_and_blocks_are_those_of_the_dense_matrix(kernel, weighted, 
 
 
 @settings(deadline=None, max_examples=25)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(2, 60), st.integers(1, 4000), st.integers(1, 3))
-def test_room_and_threads_change_nothing(seed, users, items, room, threads):
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(2, 60), st.integers(1, 4000), st.booleans())
+def test_room_and_threads_change_nothing(seed, users, items, room, weighted):
     rng = np.random.default_rng(seed)
     R = rng.random((users, items)) < rng.random(items) ** 3
     indptr = np.zeros(users + 1, np.int64)
     np.cumsum(R.sum(axis=1), out=indptr[1:])
     indices = np.nonzero(R)[1].astype(np.int32)
-    dense, streamed = (held(Tanimoto(), indptr, indices, items, storage) for storage in ("dense", "streamed"))
+    values = (rng.pareto(1, len(indices)) + 0.1).astype(np.float32) if weighted else None
+    dense, streamed = (
+        held(Tanimoto(), indptr, indices, items, storage, values=values) for storage in ("dense", "streamed")
+    )
     chosen = np.flatnonzero(rng.random(items) < 0.6).astype(np.int32)
-    got = whole(streamed, chosen, room, threads)
+    got = whole(streamed, chosen, room, int(rng.integers(1, 4)))
     assert np.array_equal(got[chosen], dense.values[chosen])
 
 

@@ -1,9 +1,10 @@
 """Co-occurrence: how many users chose both item i and item j, or how much those users weigh together.
 
-`count_upper` and `count_pairs` take `weights`, one for each user, or None: every user counts 1. None is settled when
-the function is compiled, so that plain counting carries nothing of the weights. Counters are int32 for counts and
-float64 for weights. A sum runs over the users in ascending order, whatever the block: the same to the last bit, and the
-same for (i, j) and (j, i). `count_touched` asks only whether there is such a user, and stores nothing.
+`count_upper` and `count_pairs` take `weights`, one for each user, or `values`, one for each pair of user and item (then
+user v adds x_i(v) x_j(v)), or neither: every user counts 1. None is settled when the function is compiled, so that
+plain counting carries nothing of the two. Counters are int32 for counts and float64 for weights and values. A sum runs
+over the users in ascending order, whatever the block: the same to the last bit, and the same for (i, j) and (j, i).
+`count_touched` asks only whether there is such a user, and stores nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from komd._core.compile import compiled, inner
-from komd._core.groups import CountedPairs
+from komd._core.groups import CountedPairs, PairValues
 from komd._core.prefetch import fetch_ahead, prefetch
 
 __all__ = ["count_pairs", "count_row", "count_touched", "count_upper", "reach"]
@@ -25,24 +26,30 @@ def count_upper(
     last: int,
     counts: np.ndarray,
     weights: np.ndarray | None = None,
+    values: np.ndarray | None = None,
 ) -> None:
     """counts[i - first, j] += |U_i ∩ U_j| for items first <= i < last and all j >= i.
 
     `item_where[p]` is the place of the p-th (item, user) pair inside `user_items`; rows being sorted,
     everything from there to the end of the user's row is a j >= i: half of the work is never done.
-    Twin: tests/reference.py::cooccurrence.
+    `values` are aligned with `user_items`. Twins: tests/reference.py::cooccurrence, tests/reference.py::dot_products.
     """
     user_items = pairs.user_items
     for i in range(first, last):
         row = counts[i - first]
         for p in range(pairs.item_indptr[i], pairs.item_indptr[i + 1]):
             v = pairs.item_users[p]
-            if weights is None:
-                weight = 1
-            else:
+            if weights is not None:
                 weight = weights[v]
+            elif values is not None:
+                weight = np.float64(values[item_where[p]])
+            else:
+                weight = 1
             for k in range(item_where[p], pairs.user_indptr[v + 1]):
-                row[np.uint32(user_items[k])] += weight
+                if values is None:
+                    row[np.uint32(user_items[k])] += weight
+                else:
+                    row[np.uint32(user_items[k])] += weight * values[k]
 
 
 _THIN = 64  # a row with less than one item in so many touched is sorted
@@ -59,31 +66,41 @@ def count_row(
     touched: np.ndarray,
     end: int,
     weights: np.ndarray | None,
+    values: PairValues | None,
 ) -> int:
     """Count all items of the users at first..stop of `item_users`; list what is met from `end` of `touched`.
 
     Returns the end of the list. It is kept without a branch: a place is always written, the length grows only on a
-    first touch, which is where the counter is still zero: hence weights must be > 0, and sums of such never are. A row
-    that is counted `whole`, for the caller to go through all counters, keeps no list.
+    first touch, which is where the counter is still zero: hence weights and values must be > 0, and sums of such never
+    are 0. A row that is counted `whole`, for the caller to go through all counters, keeps no list.
     """
     item_users, user_indptr, user_items = pairs.item_users, pairs.user_indptr, pairs.user_items
     for p in range(first, stop):
         fetch_ahead(p, item_users, user_indptr, user_items)
         v = item_users[p]
-        if weights is None:
-            weight = 1
-        else:
+        if weights is not None:
             weight = weights[v]
+        elif values is not None:
+            fetch_ahead(p, item_users, user_indptr, values.of_user_items)
+            weight = np.float64(values.of_item_users[p])
+        else:
+            weight = 1
         if whole:
             for k in range(user_indptr[v], user_indptr[v + 1]):
-                counter[np.uint32(user_items[k])] += weight
+                if values is None:
+                    counter[np.uint32(user_items[k])] += weight
+                else:
+                    counter[np.uint32(user_items[k])] += weight * values.of_user_items[k]
         else:
             for k in range(user_indptr[v], user_indptr[v + 1]):
                 j = user_items[k]
                 seen = counter[np.uint32(j)]
                 touched[end] = j
                 end += seen == 0
-                counter[np.uint32(j)] = seen + weight
+                if values is None:
+                    counter[np.uint32(j)] = seen + weight
+                else:
+                    counter[np.uint32(j)] = seen + weight * values.of_user_items[k]
     return end
 
 
@@ -97,12 +114,13 @@ def count_pairs(
     indices: np.ndarray,
     counts: np.ndarray,
     weights: np.ndarray | None = None,
+    values: PairValues | None = None,
 ) -> None:
     """Compressed rows first..last of the co-occurrence matrix, columns ascending.
 
     `counter` is scratch of one number per item, all zero on entry and on return. `indptr` (rows + 1)
     is filled from indptr[0]; `indices` and `counts` are long enough for every row, and one place
-    longer. Twin: tests/reference.py::cooccurrence.
+    longer. Twins: tests/reference.py::cooccurrence, tests/reference.py::dot_products.
     """
     mean = pairs.user_items.size // max(pairs.user_indptr.size - 1, 1)
     end = indptr[0]
@@ -110,7 +128,7 @@ def count_pairs(
         start = end
         first_pair, stop = pairs.item_indptr[i], pairs.item_indptr[i + 1]
         whole = (stop - first_pair) * mean > counter.size  # so many counts that a list would not be short
-        end = count_row(pairs, first_pair, stop, whole, counter, indices, end, weights)
+        end = count_row(pairs, first_pair, stop, whole, counter, indices, end, weights, values)
         if whole or (end - start) * _THIN > counter.size:
             # So full a row is put in order by going through all counters, not by sorting.
             end = start

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from komd._core.compile import compiled
 from komd._core.cooccurrence import count_row
-from komd._core.groups import CountedPairs, Rows
+from komd._core.groups import CountedPairs, PairValues, Rows
 
-__all__ = ["GatherScratch", "copy_pieces", "gather_rows", "gather_scratch"]
+__all__ = ["GatherScratch", "GatheredEntries", "copy_pieces", "gather_rows", "gather_scratch"]
 
 _CLEARED = 16  # counters cleared in the time of one count: a row with more counts than one in so many keeps no list
 
@@ -21,6 +21,13 @@ class GatherScratch(NamedTuple):
 
     counter: NDArray[np.generic]
     touched: NDArray[np.int32]
+
+
+class GatheredEntries(NamedTuple):
+    """What `gather_rows` writes: columns and products, one entry after another."""
+
+    columns: NDArray[np.int32]
+    products: NDArray[np.float64]
 
 
 def gather_scratch(items: int, number: type[np.int32] | type[np.float64]) -> GatherScratch:
@@ -37,23 +44,24 @@ def gather_rows(
     users_of: Rows,
     wanted: Rows,
     scratch: GatherScratch,
-    columns: np.ndarray,
-    products: np.ndarray,
+    out: GatheredEntries,
     weights: np.ndarray | None = None,
+    values: PairValues | None = None,
 ) -> int:
     """For i in `rows` and each user who asks for i: |U_i ∩ U_j| · left_i · right_j for the items j the user wants.
 
     `users_of` are, for each item, the users who ask; `wanted` are the items each of them wants. Returns the number of
-    entries written to `columns` and `products`.
+    entries written to `out`. With `weights` or `values`: see `cooccurrence.py`.
     """
     counter, touched = scratch.counter, scratch.touched
+    columns, products = out.columns, out.products
     mean = pairs.user_items.shape[0] // max(pairs.user_indptr.shape[0] - 1, 1)
     end = 0
     for r in range(rows.shape[0]):
         i = rows[r]
         first, stop = pairs.item_indptr[i], pairs.item_indptr[i + 1]
         whole = (stop - first) * mean * _CLEARED > counter.shape[0]
-        met = count_row(pairs, first, stop, whole, counter, touched, 0, weights)
+        met = count_row(pairs, first, stop, whole, counter, touched, 0, weights, values)
         scale = left[i]
         for p in range(users_of.indptr[i], users_of.indptr[i + 1]):
             u = users_of.indices[p]

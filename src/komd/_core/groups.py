@@ -14,6 +14,7 @@ __all__ = [
     "CountedPairs",
     "DualArrays",
     "OwnEntries",
+    "PairValues",
     "Rows",
     "StoredMatrix",
     "StripArrays",
@@ -36,6 +37,17 @@ class CountedPairs(NamedTuple):
     item_users: NDArray[np.int32]
     user_indptr: NDArray[np.int64]
     user_items: NDArray[np.int32]
+
+
+class PairValues(NamedTuple):
+    """x_i(v) of each pair of user v and item i, both ways: beside each user's items, and beside each item's users.
+
+    All are > 0. The product of two float32 numbers is exact in float64: a sum of products over users in ascending order
+    is the same for (i, j) and (j, i), with and without fused multiply-add.
+    """
+
+    of_user_items: NDArray[np.float32]
+    of_item_users: NDArray[np.float32]
 
 
 class StoredMatrix(NamedTuple):

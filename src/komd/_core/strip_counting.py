@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd._core.compile import compiled
-from komd._core.groups import Rows, StripArrays
+from komd._core.groups import PairValues, Rows, StripArrays
 from komd._core.prefetch import prefetch
 
 __all__ = ["CountedStrip", "CutStrip", "count_strip", "cut_strip", "lay_out", "score_strip"]
@@ -47,10 +47,20 @@ class CountedStrip(NamedTuple):
 
 
 @compiled
-def cut_strip(rows: Rows, first: int, last: int, ends: np.ndarray, out: CutStrip) -> None:
+def cut_strip(
+    rows: Rows,
+    first: int,
+    last: int,
+    ends: np.ndarray,
+    out: CutStrip,
+    values: PairValues | None = None,
+    cut_values: PairValues | None = None,
+) -> None:
     """Copy every user's items in first..last. Side by side they fit a cache that the whole rows do not.
 
-    `ends[v]` is where the previous strip ended in v's row, and leaves at the end of this one.
+    `ends[v]` is where the previous strip ended in v's row, and leaves at the end of this one. What `values` has
+    beside the users' items is copied to `cut_values`, aligned with `out.inside`; both are None where pairs have no
+    values.
     """
     indptr, indices = rows.indptr, rows.indices
     starts, inside, active = out.starts, out.inside, out.active
@@ -62,6 +72,8 @@ def cut_strip(rows: Rows, first: int, last: int, ends: np.ndarray, out: CutStrip
         stop = indptr[v + 1]
         while p < stop and indices[p] < last:
             inside[end] = indices[p] - first
+            if values is not None and cut_values is not None:
+                cut_values.of_user_items[end] = values.of_user_items[p]
             end += 1
             p += 1
         ends[v] = p
@@ -80,10 +92,12 @@ def count_strip(
     right: np.ndarray,
     out: CountedStrip,
     weights: np.ndarray | None = None,
+    values: PairValues | None = None,
 ) -> int:
     """Rows of a strip: |U_i ∩ U_j| · left_i · right_j for i in `rows` and the columns j that were cut.
 
-    `users_of` are each item's users. Returns the entries written.
+    `users_of` are each item's users. Returns the entries written. With `weights` or `values`: see `cooccurrence.py`;
+    `values.of_user_items` are those that were cut, aligned with `cut.inside`.
     Users are taken in three steps, none of which waits for memory: those with anything here, where that is, counting.
     """
     starts, inside, active = cut.starts, cut.inside, cut.active
@@ -92,6 +106,8 @@ def count_strip(
     users = np.empty(_TOGETHER + 1, np.uint32)
     begin = np.empty(_TOGETHER, np.uint32)
     finish = np.empty(_TOGETHER, np.uint32)
+    if values is not None:
+        of_users = np.empty(_TOGETHER + 1, np.float64)
     end = 0
     for r in range(rows.shape[0]):
         i = rows[r]
@@ -102,23 +118,32 @@ def count_strip(
             for p in range(base, min(base + _TOGETHER, stop)):
                 v = np.uint32(users_of.indices[p])
                 users[found] = v
+                if values is not None:
+                    of_users[found] = values.of_item_users[p]
                 found += int((active[v >> np.uint32(3)] >> np.uint8(v & np.uint32(7))) & np.uint8(1))
             for q in range(found):
                 v = users[q]
                 begin[q] = starts[v]
                 finish[q] = starts[v + np.uint32(1)]
                 prefetch(inside, begin[q])
+                if values is not None:
+                    prefetch(values.of_user_items, begin[q])
             for q in range(found):
-                if weights is None:
-                    weight = 1
-                else:
+                if weights is not None:
                     weight = weights[users[q]]
+                elif values is not None:
+                    weight = of_users[q]
+                else:
+                    weight = 1
                 for k in range(begin[q], finish[q]):
                     j = inside[k]
                     seen = counter[j]
                     columns[end] = j
                     end += seen == 0
-                    counter[j] = seen + weight
+                    if values is None:
+                        counter[j] = seen + weight
+                    else:
+                        counter[j] = seen + weight * values.of_user_items[k]
         scale = left[i]
         if (end - start) * _DENSE > width:
             for j in range(width):

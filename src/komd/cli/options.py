@@ -63,7 +63,17 @@ Folds = Annotated[
         "--folds", callback=lambda folds: whole("--folds", folds, 2), help="Groups of users that are tested in turn."
     ),
 ]
-Half = Annotated[str, _word("--half", "random", "given", "time", help="Which half of a tested user is held out.")]
+Half = Annotated[
+    str,
+    _word(
+        "--half",
+        "random",
+        "given",
+        "time",
+        "rolling",
+        help="Which half of a tested user is held out; rolling: windows in time.",
+    ),
+]
 ListLength = Annotated[int, Option("-n", "--n", callback=lambda n: whole("-n", n, 1), help="Length of the lists.")]
 Memory = Annotated[str | None, Option("--memory", metavar="SIZE", help="Budget such as 8GB; 60 % of what is free.")]
 Metrics = Annotated[str, Option("--metrics", help="auc, map@k, ndcg@k, recall@k, hit@k, mrr@k, coverage@k, …")]

@@ -14,7 +14,6 @@ is tested those stay that came before the tested items:
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -23,11 +22,14 @@ from numpy.typing import NDArray
 
 from komd.checks import generator, whole
 from komd.data.interactions import TIME_UNITS, Interactions
+from komd.data.times import microseconds_at
 from komd.errors import InputError, argument, nearest
 
 __all__ = ["HeldOut", "folds", "held_out_users", "leave_out", "temporal", "time"]
 
 _ORDERS = ("random", "given", "time")
+_ROLLING = "rolling"
+_FIRST_WINDOW = 0.5  # the share of all pairs before the first window of rolling folds
 
 
 class HeldOut(NamedTuple):
@@ -57,8 +59,10 @@ def folds(
     data : Interactions
     folds : int
         How many groups of users, and so rounds.
-    half : {"random", "given", "time"}
-        The order in which the later half is the tested one.
+    half : {"random", "given", "time", "rolling"}
+        The order in which the later half is the tested one. "rolling" halves nobody: the later half of all pairs in
+        time is cut into as many windows as there are folds, with about the same number of pairs each; a round tests
+        the pairs of one window and trains on all pairs before it. The latest window comes first.
     min_activity : int
         Users with fewer items always train.
     rng : int or numpy.random.Generator
@@ -74,6 +78,8 @@ def folds(
     >>> [train.pairs + test.pairs == data.pairs for train, test in folds(data, rng=0)]
     [True, True, True, True, True]
     """
+    if half == _ROLLING:
+        return _rolling(data.without_seen(), whole("folds", folds, 1))
     data, users = data.without_seen(), data.shape[0]
     if whole("folds", folds, 2) > users:
         raise InputError(f"folds must not outnumber the users, got {folds:,} folds of {users:,} users")
@@ -87,6 +93,20 @@ def folds(
     tested = _later(data, half, "half", given, random)
     known = _known_dislikes(data, tested, half, random)
     return (_parts(data, tested & mine[rows], known, mine) for mine in (group == g for g in range(folds)))
+
+
+def _rolling(data: Interactions, windows: int) -> Iterator[tuple[Interactions, Interactions]]:
+    """Rounds of windows in time, the latest first."""
+    times, shares = _times(data), _FIRST_WINDOW + (1 - _FIRST_WINDOW) * np.arange(windows + 1) / windows
+    ascending = np.sort(times)
+    starts = [int(ascending[int(share * data.pairs)]) for share in shares[:-1]] if data.pairs else [0] * windows
+    ends = [*starts[1:], np.iinfo(np.int64).max]
+
+    def window(start: int, end: int) -> tuple[Interactions, Interactions]:
+        train, test = time(data, at=start)
+        return train, test.keep(_times(test) < end)
+
+    return (window(start, end) for start, end in zip(reversed(starts), reversed(ends), strict=True))
 
 
 def leave_out(
@@ -200,17 +220,9 @@ def _moment(data: Interactions, at: Any) -> int:
     """A moment in the unit of the data's times."""
     if isinstance(at, int | float | np.integer) and not isinstance(at, bool) and float(at).is_integer():
         return int(at)
-    given = at
-    if isinstance(at, str):
-        try:
-            at = datetime.datetime.fromisoformat(at.strip())
-        except ValueError:
-            at = None
-    if not isinstance(at, datetime.date | np.datetime64):
-        raise InputError(f"at must be a share between 0 and 1 or a moment, got {given!r}")
-    if isinstance(at, datetime.datetime) and at.tzinfo is not None:
-        at = at.astimezone(datetime.UTC).replace(tzinfo=None)
-    microseconds = int(np.datetime64(at, "us").astype(np.int64))
+    microseconds = microseconds_at(at)
+    if microseconds is None:
+        raise InputError(f"at must be a share between 0 and 1 or a moment, got {at!r}")
     per = TIME_UNITS[data.known_time_unit]
     return -(-microseconds // per) if per else microseconds * 1000  # times are whole: the first from the moment on
 

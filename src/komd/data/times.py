@@ -7,6 +7,7 @@ become microseconds since 1970. A time without an offset from UTC is UTC, also b
 
 from __future__ import annotations
 
+import datetime
 import time as clock
 from typing import Any
 
@@ -20,7 +21,7 @@ from komd.data.keys import is_text
 from komd.data.numeric_columns import all_numbers, first_not, stripped
 from komd.errors import InputError, TimeWarning, argument, nearest
 
-__all__ = ["TimeReader", "recognised_unit"]
+__all__ = ["TimeReader", "microseconds_at", "recognised_unit"]
 
 _FIRST, _END = 631_152_000, 4_102_444_800  # 1990 and 2100, in seconds since 1970
 _RECOGNISED = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # units in a second; the ranges do not overlap
@@ -40,6 +41,24 @@ def recognised_unit(value: float) -> str | None:
     ('s', 'ms', None)
     """
     return _UNITS[int(np.searchsorted(_BOUNDS, value, side="right"))]
+
+
+def microseconds_at(moment: Any) -> int | None:
+    """A date, a datetime or ISO text in microseconds since 1970, UTC unless it says otherwise; None for anything else.
+
+    >>> microseconds_at("1970-01-02"), microseconds_at(datetime.date(1970, 1, 1)), microseconds_at("soon")
+    (86400000000, 0, None)
+    """
+    if isinstance(moment, str):
+        try:
+            moment = datetime.datetime.fromisoformat(moment.strip())
+        except ValueError:
+            return None
+    if isinstance(moment, datetime.datetime) and moment.tzinfo is not None:
+        moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)
+    if not isinstance(moment, datetime.date | np.datetime64):
+        return None
+    return int(np.array([moment], "datetime64[us]").astype(np.int64)[0])
 
 
 class TimeReader:

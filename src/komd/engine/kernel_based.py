@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
-from komd._core.groups import Rows
+import numpy as np
+from numpy.typing import NDArray
+
 from komd.engine.catalogue import Catalogue
+from komd.engine.histories import Histories
 from komd.engine.item_based import ItemBased, Neighbourhood
 from komd.kernels.stages import Stages
 from komd.matrix.build import build
@@ -17,7 +21,7 @@ __all__ = ["KernelBased", "KernelNeighbourhood"]
 
 
 class KernelBased(ItemBased):
-    """An item-based model that needs of its data only how often items were chosen together."""
+    """An item-based model that needs of its data only how often items were chosen together, or with what weights."""
 
     storage: str | None
 
@@ -25,9 +29,21 @@ class KernelBased(ItemBased):
     def stages(self) -> Stages:
         """What the matrix is."""
 
+    def kernel_values(self, histories: Histories) -> NDArray[np.float32] | None:
+        """What `stages().weighting` makes of the histories' weights: one value > 0 for each pair; None for 1 each."""
+        return None
+
     def _build_matrix(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
-        rows, items = catalogue.histories.rows, len(catalogue.order)
-        return build(self.stages(), rows, items, storage=self.storage, threads=threads, memory=memory)
+        histories = catalogue.histories
+        return build(
+            self.stages(),
+            histories.rows,
+            len(catalogue.order),
+            storage=self.storage,
+            threads=threads,
+            memory=memory,
+            values=self.kernel_values(histories),
+        )
 
     @property
     def held(self) -> Plan:
@@ -45,8 +61,11 @@ class KernelBased(ItemBased):
         return [{"S"} | names for names in staged_layouts(self.stages(), self.storage)]
 
     def _restored_matrix(self, arrays: Arrays) -> ItemMatrix:
-        rows = Rows(arrays["history_indptr"], arrays["history_indices"])  # type: ignore[arg-type]
-        return staged_matrix(arrays, self.stages(), rows, len(arrays["order"]))
+        found: Any = arrays
+        weights = found.get("history_weights")
+        histories = Histories(found["history_indptr"], found["history_indices"], weights=weights)
+        values = self.kernel_values(histories)
+        return staged_matrix(arrays, self.stages(), histories.rows, len(found["order"]), values=values)
 
 
 class KernelNeighbourhood(KernelBased, Neighbourhood):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 import warnings
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from komd.checks import one_of, whole
 from komd.data.interactions import Interactions
+from komd.data.times import microseconds_at
 from komd.engine.catalogue import Catalogue, OnUnknown
 from komd.engine.histories import Histories
 from komd.engine.ranking import RankingRequest
@@ -163,17 +163,9 @@ def moment(at: Any) -> int:
     >>> moment("1970-01-02")
     86400000000
     """
-    if isinstance(at, str) and at == "now":
-        return time.time_ns() // 1000
-    try:
-        if isinstance(at, str):
-            at = datetime.datetime.fromisoformat(at)
-        if isinstance(at, datetime.datetime) and at.tzinfo is not None:
-            at = at.astimezone(datetime.UTC).replace(tzinfo=None)
-        if isinstance(at, datetime.date | np.datetime64):
-            return int(np.array([at], "datetime64[us]").astype(np.int64)[0])
-    except ValueError:
-        pass
+    found = time.time_ns() // 1000 if isinstance(at, str) and at == "now" else microseconds_at(at)
+    if found is not None:
+        return found
     raise InputError(f'at must be "now", a date, a datetime or ISO text such as "2026-03-01T12:00", got {at!r}')
 
 

@@ -18,6 +18,7 @@ _HALVES = {
     "random": "a random half of a tested user's items",
     "given": "the later half in the order of the data",
     "time": "the later half in time",
+    "rolling": "windows in time, after all that trains",
 }
 _TIES = {
     "half": "count one half in AUC",

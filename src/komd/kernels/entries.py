@@ -24,22 +24,33 @@ class KernelEntries:
 
     With `user_weights` (one for each user, > 0) |U_i ∩ U_j| becomes Σ_{v ∈ U_i ∩ U_j} weight_v, and so do the sizes
     |U_i| for kernels with `weighted_sizes`, which keeps their meaning (the cosine becomes that of the weighted
-    vectors). `degree` holds the sizes. With `scale` (one for each item, > 0) entry (i, j) is multiplied by
-    scale_i · scale_j before it is rounded: items become longer or shorter vectors.
+    vectors). With `pair_values` (x_i(v) > 0, aligned with the users' rows) item i is the vector x_i instead of one of
+    ones and zeros: |U_i ∩ U_j| becomes Σ_v x_i(v) x_j(v), and |U_i| becomes Σ_v x_i(v)². There are no `user_weights`
+    then: they are part of the values. `degree` holds the sizes. With `scale` (one for each item, > 0) entry (i, j) is
+    multiplied by scale_i · scale_j before it is rounded: items become longer or shorter vectors.
     """
 
     kernel: Kernel
     degree: Floats
     user_weights: Floats | None = None
     scale: Floats | None = None
+    pair_values: NDArray[np.float32] | None = None
 
     @staticmethod
     def of(
-        kernel: Kernel, rows: Rows, items: int, *, user_weights: Floats | None = None, scale: Floats | None = None
+        kernel: Kernel,
+        rows: Rows,
+        items: int,
+        *,
+        user_weights: Floats | None = None,
+        scale: Floats | None = None,
+        values: NDArray[np.float32] | None = None,
     ) -> KernelEntries:
-        """The entries for users' compressed rows of items."""
+        """The entries for users' compressed rows of items; `values`: h_vi > 0 of each pair, aligned with the rows."""
         _positive("user_weights", user_weights, len(rows.indptr) - 1, "user")
         _positive("scale", scale, items, "item")
+        if values is not None:
+            return _of_values(kernel, rows, user_weights, scale, values, items)
         weights = None
         if user_weights is not None and kernel.weighted_sizes:
             weights = np.repeat(user_weights, np.diff(rows.indptr))
@@ -59,8 +70,8 @@ class KernelEntries:
 
     @property
     def number(self) -> type[np.int32] | type[np.float64]:
-        """What counters hold: whole numbers, or sums of weights."""
-        return np.int32 if self.user_weights is None else np.float64
+        """What counters hold: whole numbers, or sums of weights or products."""
+        return np.int32 if self.user_weights is None and self.pair_values is None else np.float64
 
     def values(self, both: Floats, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
         """K at these places, from what their users weigh together; `both` may be overwritten."""
@@ -92,6 +103,29 @@ class KernelEntries:
         return ((self.degree > 0) * (1.0 if self.scale is None else self.scale**2)).astype(np.float32)
 
 
-def _positive(name: str, values: Floats | None, size: int, noun: str) -> None:
+def _of_values(
+    kernel: Kernel,
+    rows: Rows,
+    user_weights: Floats | None,
+    scale: Floats | None,
+    values: NDArray[np.float32],
+    items: int,
+) -> KernelEntries:
+    """Item vectors x_i(v) = √weight_v · h_vi, rounded to float32 once: products of two are exact in float64."""
+    _positive("values", values, len(rows.indices), "pair of user and item")
+    if not (kernel.symmetric and kernel.weighted_sizes):
+        raise InputError(
+            f"{kernel!r} is a similarity of counts, not of vectors: it takes no weights of pairs; "
+            'use weighting="none", or a kernel of komd.kernels'
+        )
+    x = values if user_weights is None else np.repeat(np.sqrt(user_weights), np.diff(rows.indptr)) * values
+    # Not below the least normal number: zeros would be missed while counting, subnormals have fewer bits.
+    pair_values = np.maximum(x, np.finfo(np.float32).tiny).astype(np.float32, copy=False)
+    # In the order in which users are counted: the diagonal of the counts is the sizes, to the last bit.
+    degree = np.bincount(rows.indices, weights=pair_values.astype(np.float64) ** 2, minlength=items)
+    return KernelEntries(kernel, degree.astype(np.float64, copy=False), None, scale, pair_values)
+
+
+def _positive(name: str, values: NDArray[np.floating] | None, size: int, noun: str) -> None:
     if values is not None and (values.shape != (size,) or not (np.isfinite(values) & (values > 0)).all()):
         raise InputError(f"{name} must be {size:,} finite numbers > 0, one for each {noun}")

@@ -38,6 +38,10 @@ class Stages:
         c and δ: K becomes K + c p p', p_i = d_i^δ.
     target
         τ: what a history says for item j is multiplied by d_j^τ.
+    weighting
+        What the values of pairs, h_vi, are made of: the name of a function of the interactions' weights. User v is the
+        component √(a_v^−γ) h_vi of item i. None: h_vi = 1. The name is part of this value so that K with other values
+        is another K, in a cache for one; the values themselves are given beside the rows.
     """
 
     kernel: Kernel
@@ -49,6 +53,7 @@ class Stages:
     prior: float = 0.0
     prior_power: float = 0.5
     target: float = 0.0
+    weighting: str | None = None
 
     @property
     def filtered(self) -> bool:
@@ -76,14 +81,19 @@ class Stages:
         """The same up to the kernel of the counts."""
         return replace(self.before_filter(), popularity=0.0)
 
-    def entries(self, rows: Rows, items: int) -> KernelEntries:
-        """What an entry is before the filter, for users' rows of items."""
+    def entries(self, rows: Rows, items: int, values: NDArray[np.float32] | None = None) -> KernelEntries:
+        """What an entry is before the filter, for users' rows of items and the values of these pairs.
+
+        `values` are ignored where there is no `weighting`. Where all of them are 1, users are counted as without.
+        """
+        if self.weighting is None or (values is not None and (values == 1).all()):
+            values = None
         weights = scale = None
         if self.user_damping:
             weights = np.maximum(np.diff(rows.indptr), 1) ** -float(self.user_damping)
         if self.popularity:
             scale = self.item_scale(np.bincount(rows.indices, minlength=items))
-        return KernelEntries.of(self.kernel, rows, items, user_weights=weights, scale=scale)
+        return KernelEntries.of(self.kernel, rows, items, user_weights=weights, scale=scale, values=values)
 
     def item_scale(self, popularity: NDArray[np.int64]) -> NDArray[np.float64]:
         """d_i^β, of mean square 1."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from komd._core.groups import Rows
 from komd.errors import InputError, SolverError, argument
+from komd.kernels.entries import KernelEntries
 from komd.kernels.functions import Linear
 from komd.kernels.stages import Stages
 from komd.matrix.dense import DenseMatrix
@@ -40,16 +41,18 @@ def build(
     threads: int | None = None,
     memory: str | int | None = None,
     cache: MatrixCache | None = None,
+    values: NDArray[np.float32] | None = None,
 ) -> ItemMatrix:
     """K between items, numbered by falling popularity, from users' sorted rows.
 
     `storage` is "dense", "sparse", "streamed", or None for what is fastest within the `memory` budget. The exact filter
     is dense; for other storages, and with a head, it is of low rank. With a `cache` the matrix of each stage is kept
     for builds that begin alike; exact filters are then made in single precision where that is accurate enough, and
-    items are scaled in single precision.
+    items are scaled in single precision. `values` are those of pairs, h_vi, aligned with the rows: what
+    `stages.weighting` names; without it they are ignored.
     """
     popularity = np.bincount(rows.indices, minlength=items)
-    return _Build(rows, items, popularity, storage, threads, memory, cache).matrix(stages)
+    return _Build(rows, items, values, popularity, storage, threads, memory, cache).matrix(stages)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +61,7 @@ class _Build:
 
     rows: Rows
     items: int
+    values: NDArray[np.float32] | None
     popularity: NDArray[np.int64]
     storage: str | None
     threads: int | None
@@ -108,7 +112,7 @@ class _Build:
         """The dense matrix before the filter, which may be changed in place."""
         if self.cache is None:
             self._planned("dense", self.memory)  # which refuses what does not fit
-            return dense_from_counts(stages.entries(self.rows, self.items), self.rows, self.threads)
+            return dense_from_counts(self._entries(stages), self.rows, self.threads)
         K = self._counted(stages.before_scaling(), "dense", self.memory).scaled(
             stages.item_scale(self.popularity), self.threads
         )
@@ -141,7 +145,7 @@ class _Build:
             return K
         if not K.recomputed and 2 * len(self.rows.indices) >= K.nonzeros:
             return K
-        return PairProducts(stages.entries(self.rows, self.items), self.rows)
+        return PairProducts(self._entries(stages), self.rows)
 
     def _scaled(self, stages: Stages, storage: str | None, memory: str | int | None) -> ItemMatrix:
         """K up to the scaling of items by popularity."""
@@ -154,17 +158,29 @@ class _Build:
         """The kernel of the counts, held as planned."""
 
         def make() -> ItemMatrix:
-            held = self._planned(storage, memory).storage
-            return matrix_from_counts(stages.entries(self.rows, self.items), self.rows, held, self.threads)
+            entries = self._entries(stages)
+            held = self._planned(storage, memory, weighted=entries.pair_values is not None).storage
+            return matrix_from_counts(entries, self.rows, held, self.threads)
 
         return self._kept(stages, storage, make)
 
-    def _planned(self, storage: str | None, memory: str | int | None) -> Plan:
+    def _entries(self, stages: Stages) -> KernelEntries:
+        return stages.entries(self.rows, self.items, self.values)
+
+    def _planned(self, storage: str | None, memory: str | int | None, *, weighted: bool = False) -> Plan:
         def measure() -> float:
             return sampled_density(*self.rows, self.items, threads=self.threads).value
 
         activity = np.diff(self.rows.indptr)
-        return plan(self.popularity, activity, memory=memory, storage=storage, measure=measure, streams=True)
+        return plan(
+            self.popularity,
+            activity,
+            memory=memory,
+            storage=storage,
+            measure=measure,
+            streams=True,
+            weighted=weighted,
+        )
 
     def _corrected(self, K: ItemMatrix, by: Correction) -> ItemMatrix:
         return K.corrected(by, in_place=self.cache is None, threads=self.threads)

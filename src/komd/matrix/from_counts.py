@@ -48,7 +48,7 @@ def dense_from_counts(of: KernelEntries, rows: Rows, threads: int | None = None)
     def fill(block: tuple[int, int]) -> None:
         first, last = block
         counts: NDArray[Any] = np.zeros((last - first, items), of.number)
-        count_upper(pairs, item_where, first, last, counts, of.user_weights)
+        count_upper(pairs, item_where, first, last, counts, of.user_weights, of.pair_values)
         # Below the diagonal of the little square the counts are missing: they are mirrored above it.
         square = counts[:, first:last]
         square += np.triu(square, 1).T
@@ -74,7 +74,7 @@ def dense_from_counts(of: KernelEntries, rows: Rows, threads: int | None = None)
 def _sparse(matrix: StreamedMatrix, threads: int | None) -> SparseMatrix:
     """All rows of a streamed matrix, kept."""
     items, work = matrix.items, matrix.work
-    matrix.pairs  # noqa: B018 (before threads ask for it)
+    matrix.prepare()
 
     def part(block: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
         indptr, columns, values = matrix.block(*block, matrix.counter())

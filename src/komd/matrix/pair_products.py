@@ -1,7 +1,8 @@
 """Products of the linear kernel with vectors, through the pairs of users and items: no entry of K is needed.
 
-The linear kernel is K = B'B, where row v of B holds √w_v f_i for each item i that user v chose. So K X = B'(B X) takes
-two multiply-adds for each pair and vector, where K itself has an entry for each two items that share a user.
+The linear kernel is K = B'B, where row v of B holds √w_v f_i (or x_i(v) f_i) for each item i that user v
+chose. So K X = B'(B X) takes two multiply-adds for each pair and vector, where K itself has an entry for each two items
+that share a user.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class PairProducts:
         values = factors[rows.indices]
         if of.user_weights is not None:
             values *= np.sqrt(np.repeat(of.user_weights, np.diff(rows.indptr)))
+        if of.pair_values is not None:
+            values *= of.pair_values
         self._values = values.astype(np.float32)
         self._values_by_item = self._values[places(rows.indices, self._by_item.indptr)]
 

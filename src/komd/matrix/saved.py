@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from komd._core.groups import DualArrays, Rows
 from komd.errors import ModelFileError
@@ -76,12 +77,17 @@ def regression_restored(arrays: Arrays, rows: Rows, items: int) -> ItemMatrix:
     return DualMatrix(DualArrays(*active_users(rows, items), Q, *vectors))
 
 
-def staged_matrix(arrays: Arrays, stages: Stages, rows: Rows, items: int) -> ItemMatrix:
-    """The matrix that was built from these stages and saved in these arrays."""
+def staged_matrix(
+    arrays: Arrays, stages: Stages, rows: Rows, items: int, *, values: NDArray[np.float32] | None = None
+) -> ItemMatrix:
+    """The matrix that was built from these stages, and these values of pairs, and saved in these arrays."""
     found: Any = arrays
     streamed = "matrix" not in arrays and "matrix_indptr" not in arrays
     if streamed:
-        base: ItemMatrix = StreamedMatrix(stages.entries(rows, items), rows, _by_item(arrays, rows, items))
+        if values is not None and values.shape != rows.indices.shape:
+            raise ModelFileError("the saved weights are not those of these histories; save the model again")
+        entries = stages.entries(rows, items, values)
+        base: ItemMatrix = StreamedMatrix(entries, rows, _by_item(arrays, rows, items))
     else:
         base = restored(arrays, items)
     if "filter" in arrays:

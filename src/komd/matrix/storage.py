@@ -52,10 +52,12 @@ def plan(
     storage: str | None = None,
     measure: Callable[[], float] | None = None,
     streams: bool = False,
+    weighted: bool = False,
 ) -> Plan:
     """Choose how to hold K for items and users of these degrees under a memory budget.
 
-    `storage` asks for one form whatever K looks like; `streams` says that the caller can do without K in memory.
+    `storage` asks for one form whatever K looks like; `streams` says that the caller can do without K in memory,
+    `weighted` that pairs have values, which a streamed K keeps.
     `measure` finds the density of K better than `saturating_density` can, at some cost: it is called where the
     estimate leaves open whether K fits. Raises InputError, with the numbers, when the choice cannot
     fit.
@@ -67,7 +69,7 @@ def plan(
     at_most = storage_bytes(m, users, pairs, _MARGIN * density)["sparse"]
     if measure and storage != "streamed" and at_most > _SHARE * room:
         density = measure()
-    sizes = storage_bytes(m, users, pairs, density)
+    sizes = storage_bytes(m, users, pairs, density, weighted=weighted)
     if storage is None:
         if (m <= _SMALL or density >= _FULL) and sizes["dense"] <= room:
             storage = "dense"
@@ -85,10 +87,13 @@ def plan(
     return Plan(storage, m, density, sizes[storage])
 
 
-def storage_bytes(items: int, users: int, pairs: int, density: float) -> dict[str, int]:
-    """The bytes of K in each form: every entry; each non-zero with its column; or the pairs by item and a strip."""
+def storage_bytes(items: int, users: int, pairs: int, density: float, *, weighted: bool = False) -> dict[str, int]:
+    """The bytes of K in each form: every entry; each non-zero with its column; or the pairs by item and a strip.
+
+    The last one also has the values of `weighted` pairs, by user and by item.
+    """
     return {
         "dense": 4 * items * items,
         "sparse": int(8 * density * items * items) + 8 * (items + 1),
-        "streamed": 4 * pairs + 8 * (items + 2 * users) + min(_STRIP, 6 * items * items),
+        "streamed": (12 if weighted else 4) * pairs + 8 * (items + 2 * users) + min(_STRIP, 6 * items * items),
     }

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
-from komd._core.groups import CountedPairs, OwnEntries, Rows, StripArrays, WeightedUsers
+from komd._core.groups import CountedPairs, OwnEntries, PairValues, Rows, StripArrays, WeightedUsers
 from komd.kernels.entries import KernelEntries
 from komd.kernels.functions import Linear
 from komd.matrix.expected_density import expected_nonzeros
@@ -37,7 +37,7 @@ from komd.matrix.low_rank import LowRankMatrix
 from komd.matrix.sparse import SparseMatrix
 from komd.matrix.storage import Plan, plan
 from komd.matrix.strip_builder import StripBuilder
-from komd.rows import pointers, transpose
+from komd.rows import places, pointers, transpose
 
 __all__ = ["StreamedMatrix"]
 
@@ -52,12 +52,19 @@ class StreamedMatrix(ItemMatrix):
     storage = "streamed"
     recomputed = True
 
-    def __init__(self, of: KernelEntries, rows: Rows, by_item: Rows | None = None) -> None:
-        """`rows` are users' items, ascending; `by_item` the same pairs transposed, if that exists already."""
+    def __init__(
+        self, of: KernelEntries, rows: Rows, by_item: Rows | None = None, pair_values: PairValues | None = None
+    ) -> None:
+        """`rows` are users' items, ascending; `by_item` the same pairs transposed, if that exists already.
+
+        So are `pair_values`: those of the entries, both ways.
+        """
         self.of = of
         self._rows = rows
         if by_item is not None:
             self.by_item = by_item
+        if pair_values is not None:
+            self.pair_values = pair_values
 
     @property
     def items(self) -> int:
@@ -65,8 +72,9 @@ class StreamedMatrix(ItemMatrix):
 
     @property
     def bytes(self) -> int:
-        """What is kept between calls: the interactions by item."""
-        return 4 * len(self._rows.indices) + 8 * (self.items + 1)
+        """What is kept between calls: the interactions by item, and the values of pairs, both ways."""
+        of_pair = 4 if self.of.pair_values is None else 12
+        return of_pair * len(self._rows.indices) + 8 * (self.items + 1)
 
     @property
     def nonzeros(self) -> int:
@@ -75,7 +83,8 @@ class StreamedMatrix(ItemMatrix):
 
     @property
     def plan(self) -> Plan:
-        return plan(self._popularity, np.diff(self._rows.indptr), storage="streamed")
+        weighted = self.of.pair_values is not None
+        return plan(self._popularity, np.diff(self._rows.indptr), storage="streamed", weighted=weighted)
 
     def row(self, item: int) -> NDArray[np.float32]:
         return self._some_rows(np.array([item], np.int32)).row(item)
@@ -95,14 +104,19 @@ class StreamedMatrix(ItemMatrix):
                 left, right = left * of.scale, right * of.scale
             users = len(indptr) - 1
             owner = np.repeat(np.arange(users, dtype=np.int32), np.diff(indptr))
-            of_user: NDArray[np.float64] = np.bincount(owner, weights=right[indices], minlength=users).astype(
-                np.float64
-            )
+            of_pairs = right[indices]
+            if of.pair_values is not None:
+                of_pairs *= of.pair_values
+            of_user: NDArray[np.float64] = np.bincount(owner, weights=of_pairs, minlength=users).astype(np.float64)
             if of.user_weights is not None:
                 of_user *= of.user_weights
-            return left * np.bincount(indices, weights=of_user[owner], minlength=self.items)
+            of_pairs = of_user[owner]
+            if of.pair_values is not None:
+                of_pairs *= of.pair_values
+            return left * np.bincount(indices, weights=of_pairs, minlength=self.items)
         blocks = self.row_blocks()
         if block_sums is None:
+            self.prepare()
             return _joined(pool.run(self.sums_of, blocks, threads=threads, label="kernel", size=_length))
         return _joined(block_sums(blocks))
 
@@ -115,6 +129,7 @@ class StreamedMatrix(ItemMatrix):
         def part(block: tuple[int, int], out: Vectors) -> None:
             multiply_rows(*self.block(*block, self.counter()), X, out)
 
+        self.prepare()
         return multiplied(part, self.row_blocks(), X, threads, advance)
 
     def score(self, users: WeightedUsers, S: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
@@ -142,11 +157,11 @@ class StreamedMatrix(ItemMatrix):
         # One place more than can be filled: the branch-free list writes one ahead of its end.
         room = int(np.minimum(self.work[first:last], self.items).sum()) + 1
         indptr, columns = np.zeros(last - first + 1, np.int64), np.empty(room, np.int32)
-        counts = np.empty(room, self.of.number)
-        count_pairs(self.pairs, first, last, counter, indptr, columns, counts, self.of.user_weights)
+        of, counts = self.of, np.empty(room, self.of.number)
+        count_pairs(self.pairs, first, last, counter, indptr, columns, counts, of.user_weights, self.pair_values)
         columns = columns[: indptr[-1]].copy()
         rows = np.repeat(np.arange(first, last, dtype=np.int32), np.diff(indptr))
-        return indptr, columns, self.of.values(counts[: indptr[-1]].astype(np.float64), rows, columns)
+        return indptr, columns, of.values(counts[: indptr[-1]].astype(np.float64), rows, columns)
 
     def in_memory(
         self, items: NDArray[np.int32], room: Callable[[], int] | None = None, threads: int | None = None
@@ -167,7 +182,7 @@ class StreamedMatrix(ItemMatrix):
             )
             return np.concatenate(lengths), np.concatenate(columns), np.concatenate(values)
 
-        self.by_item  # noqa: B018 (before threads ask for it)
+        self.prepare()
         pieces = pool.blocks(len(rows), max(1, min(64, -(-len(rows) // (4 * pool.count(threads))))))
         parts = list(pool.run(part, pieces, threads=threads))
         indptr = np.zeros(self.items + 1, np.int64)
@@ -193,7 +208,7 @@ class StreamedMatrix(ItemMatrix):
 
     def _gathered(self, rows: Rows, wanted: Rows, threads: int | None) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """K between each user's items and those they want: blocks one after another, and where each begins."""
-        from komd._core.gather import copy_pieces, gather_rows, gather_scratch
+        from komd._core.gather import GatheredEntries, copy_pieces, gather_rows, gather_scratch
 
         of, (left, right) = self.of, self.of.factors
         lengths, widths = np.diff(rows.indptr), np.diff(wanted.indptr)
@@ -207,7 +222,7 @@ class StreamedMatrix(ItemMatrix):
         needed = np.flatnonzero(np.diff(users_of.indptr)).astype(np.int32)
         sizes = pointers(widths[users_of.indices])
         written = sizes[users_of.indptr[needed + 1]] - sizes[users_of.indptr[needed]]
-        pairs, local = self.pairs, threading.local()
+        pairs, of_pairs, local = self.pairs, self.pair_values, threading.local()
 
         def part(block: tuple[int, int]) -> None:
             some = needed[block[0] : block[1]]
@@ -218,9 +233,11 @@ class StreamedMatrix(ItemMatrix):
                 local.columns, local.products = np.empty(0, np.int32), np.empty(0)
             if len(local.columns) < size:
                 local.columns, local.products = np.empty(size, np.int32), np.empty(size)
-            columns, products = local.columns[:size], local.products[:size]
-            gather_rows(pairs, some, left, right, users_of, wanted, local.scratch, columns, products, of.user_weights)
-            values = of.from_products(products, lambda: np.repeat(some, written[block[0] : block[1]]), lambda: columns)
+            out = GatheredEntries(local.columns[:size], local.products[:size])
+            gather_rows(pairs, some, left, right, users_of, wanted, local.scratch, out, of.user_weights, of_pairs)
+            values = of.from_products(
+                out.products, lambda: np.repeat(some, written[block[0] : block[1]]), lambda: out.columns
+            )
             copy_pieces(values, destinations[first:last], widths[users_of.indices[first:last]], blocks)
 
         pool.for_each(part, pool.even_blocks(self.work[needed] + written, _CHUNK), threads=threads)
@@ -242,9 +259,11 @@ class StreamedMatrix(ItemMatrix):
         ends = self._rows.indptr[:-1].copy()
         row_of = np.full(self.items, -1, np.int32)
         row_of[rows] = np.arange(len(rows), dtype=np.int32)
-        builder = StripBuilder(self.of, self.by_item, rows, self.work[rows], int(room))
+        values = self.pair_values
+        cut_values = None if values is None else values._replace(of_user_items=np.empty(most, np.float32))
+        builder = StripBuilder(self.of, self.by_item, rows, self.work[rows], int(room), cut_values)
         for first, last in cuts:
-            cut_strip(self._rows, first, last, ends, cut)
+            cut_strip(self._rows, first, last, ends, cut, values, cut_values)
             builder.fill(first, last, cut, threads)
             yield Strip(first, last, StripArrays(row_of, builder.places, builder.columns, builder.values))
 
@@ -264,7 +283,7 @@ class StreamedMatrix(ItemMatrix):
 
     def scaled(self, factors: NDArray[np.float64], threads: int | None = None) -> StreamedMatrix:
         before = 1.0 if self.of.scale is None else self.of.scale
-        return StreamedMatrix(replace(self.of, scale=before * factors), self._rows, self.by_item)
+        return StreamedMatrix(replace(self.of, scale=before * factors), self._rows, self.by_item, self.pair_values)
 
     def corrected(self, by: Correction, *, in_place: bool = False, threads: int | None = None) -> LowRankMatrix:
         base = self if by.factor == 1.0 else self.scaled(np.full(self.items, np.sqrt(by.factor)))
@@ -283,6 +302,17 @@ class StreamedMatrix(ItemMatrix):
     def pairs(self) -> CountedPairs:
         """The pairs both ways."""
         return CountedPairs(*self.by_item, *self._rows)
+
+    @cached_property
+    def pair_values(self) -> PairValues | None:
+        """The values of pairs both ways; None where pairs have none."""
+        values = self.of.pair_values
+        return None if values is None else PairValues(values, values[places(self._rows.indices, self.by_item.indptr)])
+
+    def prepare(self) -> None:
+        """Make what threads share before any of them asks for it."""
+        self.pairs  # noqa: B018
+        self.pair_values  # noqa: B018
 
     @cached_property
     def _popularity(self) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
-from komd._core.groups import Rows
+from komd._core.groups import PairValues, Rows
 from komd.kernels.entries import KernelEntries
 from komd.matrix.item_matrix import WIDEST
 
@@ -25,9 +25,16 @@ class StripBuilder:
     """Arrays that are filled with one strip after another; they may be replaced by larger ones meanwhile."""
 
     def __init__(
-        self, of: KernelEntries, by_item: Rows, rows: NDArray[np.int32], work: NDArray[np.int64], room: int
+        self,
+        of: KernelEntries,
+        by_item: Rows,
+        rows: NDArray[np.int32],
+        work: NDArray[np.int64],
+        room: int,
+        values: PairValues | None = None,
     ) -> None:
-        """`work`: how many counts each row takes over all columns."""
+        """`work`: how many counts each row takes over all columns. `values`: those of pairs, by item and as cut."""
+        self._values = values
         self._of, self._by_item, self._rows = of, by_item, rows
         self._visits, self._work = np.diff(by_item.indptr)[rows], work
         self._local = threading.local()
@@ -46,8 +53,9 @@ class StripBuilder:
         def part(block: tuple[int, int]) -> None:
             a, b = block
             counted, rows = self._buffers(width, b - a), self._rows[a:b]
-            size = count_strip(self._by_item, cut, rows, first, left, right, counted, self._of.user_weights)
-            values = self._of.from_products(
+            weights, values = self._of.user_weights, self._values
+            size = count_strip(self._by_item, cut, rows, first, left, right, counted, weights, values)
+            entries = self._of.from_products(
                 counted.products[:size],
                 lambda: np.repeat(rows, counted.lengths),
                 lambda: counted.columns[:size].astype(np.int32) + np.int32(first),
@@ -55,7 +63,7 @@ class StripBuilder:
             with self._lock:  # a memory copy, short beside the counting
                 self.values = _long_enough(self.values, end[0] + size)
                 self.columns = _long_enough(self.columns, end[1] + size)
-                self.values[end[0] : end[0] + size] = values
+                self.values[end[0] : end[0] + size] = entries
                 end[1] = lay_out(
                     counted.lengths, width, counted.columns, end[0], end[1], self.columns, self.places[a:b]
                 )

@@ -20,7 +20,7 @@ from komd.engine.results import Solution
 from komd.engine.weighted_histories import WeightedHistories
 from komd.errors import InputError, SolverError
 from komd.kernels.functions import Kernel, kernel_named
-from komd.kernels.interaction_weights import WEIGHTINGS, half_life_text
+from komd.kernels.interaction_weights import WEIGHTINGS, half_life_text, transformed
 from komd.kernels.recommended import RECOMMENDED_RANK, recommended_parameters
 from komd.kernels.stages import Stages
 from komd.matrix.eigenvectors import low_rank_fits
@@ -220,7 +220,14 @@ class CFKOMD(WeightedHistories, KernelBased):
             float(self.prior),
             float(self.prior_power),
             float(self.target),
+            self.weighting if self.weighted_kernel and self.weighting != "none" else None,
         )
+
+    def kernel_values(self, histories: Histories) -> NDArray[np.float32] | None:
+        """h of each pair as K takes it: without age."""
+        if not self.weighted_kernel or histories.weights is None or self.weighting == "none":
+            return None
+        return transformed(histories.weights, self.weighting)
 
     def _build_sums(
         self, matrix: ItemMatrix, catalogue: Catalogue, threads: int | None, block_sums: BlockSums | None

@@ -51,13 +51,15 @@ class InnerFold:
     def fitted(self, model: Recommender) -> Recommender:
         """This model, fitted to what trains."""
         model = model.clone()
+        model.check_data(self.train)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FilterWarning)  # a search judges approximate filters by what they do
             if self._cache is None or not isinstance(model, CFKOMD):
                 return model.fit(self.train, threads=self._threads, memory=self._memory)
-            stages, rows, items = model.stages(), self._catalogue.histories.rows, len(self._catalogue.order)
+            stages, histories, items = model.stages(), self._catalogue.histories, len(self._catalogue.order)
             options = {"storage": model.storage, "threads": self._threads, "memory": self._memory}
-            matrix = build(stages, rows, items, cache=self._cache, **options)  # type: ignore[arg-type]
+            values = model.kernel_values(histories)
+            matrix = build(stages, histories.rows, items, values=values, cache=self._cache, **options)  # type: ignore[arg-type]
         key = (repr(stages.before_target()), model.storage, "sums")
         S = self._cache.recall(key, lambda: matrix.sums(self._threads), lambda sums: sums.nbytes)
         return model.learned(self._catalogue, matrix, S)

@@ -12,6 +12,7 @@ from komd.data.interactions import Interactions
 from komd.engine.recommender import Recommender
 from komd.errors import InputError, nearest
 from komd.kernels import Polynomial
+from komd.kernels.interaction_weights import microseconds_in
 from komd.matrix.build import DEFAULT_RANK
 from komd.matrix.eigenvectors import PRODUCTS, low_rank_fits
 from komd.matrix.expected_density import saturating_density
@@ -23,6 +24,7 @@ _OPERATIONS = 2e10  # of an exact filter, a second, at least
 _SPARSE_OPERATIONS = 2e9  # of products of a sparse K with vectors, a second
 _RANKS = (64, DEFAULT_RANK, 2 * DEFAULT_RANK)  # of filters, if exact ones do not fit
 _FILTER: dict[str, tuple[Any, ...]] = {"ridge": (None,), "head": (0.0,)}  # its parameters, and no filter
+_SHORTEST = 1000  # half-lives in the time that the data span, at most
 _LONGEST = 0.1  # of the time budget, for one filter: if it takes longer there is no time to search
 
 
@@ -58,6 +60,11 @@ def _factors(first: float, last: float, number: int) -> tuple[float, ...]:
 
 _REGULARIZATION = SearchParameter("regularization", _factors(0.001, 10, 9), cheap=True)
 
+_HALF_LIVES = ("1h", "6h", "1d", "3d", "7d", "14d", "30d", "60d", "120d", "365d", "1000d", None)
+_WEIGHTING = SearchParameter("weighting", ("none", "log", "sqrt", "linear"))
+# None is the limit of a long half-life: the last value.
+_HALF_LIFE = SearchParameter("half_life", _HALF_LIVES, cheap=True)
+
 SPACES: dict[str, tuple[SearchParameter, ...]] = {
     "CFKOMD": (
         SearchParameter("kernel", ("linear", "tanimoto", "rbf", Polynomial(degree=3, c=0.5))),
@@ -71,12 +78,18 @@ SPACES: dict[str, tuple[SearchParameter, ...]] = {
         SearchParameter("target", (-0.2, -0.1, 0.0, 0.1, 0.2, 0.3), cheap=True),
         _REGULARIZATION,
         SearchParameter("negatives_weight", _steps(0, 1, 5), cheap=True),
+        _WEIGHTING,
+        SearchParameter("weighted_kernel", (False, True)),
+        _HALF_LIFE,
+        SearchParameter("dislikes_weight", (0.0, 0.1, 0.25, 0.5, 1.0, 2.0), cheap=True),
     ),
-    "ECFOMD": (_REGULARIZATION,),
+    "ECFOMD": (_REGULARIZATION, _WEIGHTING, _HALF_LIFE),
     "CFOMD": (
         SearchParameter("kernel", ("linear", "tanimoto")),
         SearchParameter("regularization", _factors(0.001, 10, 9)),
         SearchParameter("regularization_negatives", _factors(0.1, 1e4, 6)),
+        _WEIGHTING,
+        _HALF_LIFE,
     ),
     "MSDW": (
         SearchParameter("alpha", _steps(0, 1, 21)),
@@ -89,6 +102,8 @@ SPACES: dict[str, tuple[SearchParameter, ...]] = {
         SearchParameter("factors", (8, 16, 32, 64, 128)),
         SearchParameter("regularization", _factors(0.1, 1000, 13)),
         SearchParameter("alpha", _factors(0.1, 100, 10)),
+        _WEIGHTING,
+        _HALF_LIFE,
     ),
     "BPR": (
         SearchParameter("factors", (8, 16, 32, 64, 128)),
@@ -105,20 +120,47 @@ SPACES: dict[str, tuple[SearchParameter, ...]] = {
 }
 """Every model that has parameters to tune."""
 
-INACTIVE: dict[str, dict[str, Any]] = {"rank": {"ridge": None, "head": 0.0}, "prior_power": {"prior": 0.0}}
+INACTIVE: dict[str, dict[str, Any]] = {
+    "rank": {"ridge": None, "head": 0.0},
+    "prior_power": {"prior": 0.0},
+    "weighted_kernel": {"weighting": "none"},
+}
 """Parameters without effect if all of these others have these values."""
 
 
-def free_parameters(model: Recommender) -> tuple[SearchParameter, ...]:
-    """The parameters to search for a model: those that it does not set to something other than their default."""
+def free_parameters(model: Recommender, data: Interactions) -> tuple[SearchParameter, ...]:
+    """The parameters to search for a model on these data: those not set to something other than their default.
+
+    What belongs to weights, times or dislikes is searched only where the data have them.
+    """
     name = type(model).__name__
     if name not in SPACES:
         raise InputError(f"{name} has nothing to tune; {nearest(name, SPACES)}")
     defaults, params = type(model)().get_params(), model.get_params()
-    free = tuple(parameter for parameter in SPACES[name] if params[parameter.name] == defaults[parameter.name])
+    free = tuple(
+        found
+        for parameter in SPACES[name]
+        if params[parameter.name] == defaults[parameter.name] and (found := _suited(parameter, data)) is not None
+    )
     if not free:
         raise InputError(f"{model.text} leaves nothing to tune: every parameter is set")
     return free
+
+
+def _suited(parameter: SearchParameter, data: Interactions) -> SearchParameter | None:
+    """The parameter with the values that these data give a meaning to; None if there are none."""
+    if parameter.name in ("weighting", "weighted_kernel"):
+        return parameter if data.weights is not None else None
+    if parameter.name == "dislikes_weight":
+        return parameter if data.dislikes is not None else None
+    if parameter.name != "half_life":
+        return parameter
+    if data.time_unit is None or not data.pairs:
+        return None
+    first, last = np.quantile(data.microseconds, [0.05, 0.95])
+    span = float(last - first)
+    values = [v for v in parameter.values if v is None or span / _SHORTEST <= microseconds_in(v) <= span]
+    return replace(parameter, values=tuple(values)) if len(values) > 1 else None
 
 
 def affordable(

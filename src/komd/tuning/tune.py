@@ -65,7 +65,8 @@ def tune(
     trials
         The maximal number of trials, those of earlier runs included.
     folds, half, rng
-        The inner protocol: as in `komd.split.folds`, but the same seed gives other test users than there.
+        The inner protocol: as in `komd.split.folds`, but the same seed gives other test users than there. For data with
+        times, "rolling" or "time" tests what came later: only there can a half-life show what it is worth.
     rounds
         How many of the inner folds are used. A setting that is below the median of the others on the first is pruned.
     held_out
@@ -88,7 +89,6 @@ def tune(
     EASE(...)
     """
     base = model_from_text(model) if isinstance(model, str) else model.clone()
-    parameters = free_parameters(base)
     wanted = parse_metrics(metric)
     if len(wanted) != 1:
         raise InputError(f"metric must be the name of one metric, got {metric!r}")
@@ -102,7 +102,7 @@ def tune(
     if held_out is not None:
         _refuse_leak(interactions, Interactions.of(held_out))
     tell = say or (lambda line: None)
-    parameters = affordable(base, parameters, interactions, limit, memory, tell)
+    parameters = affordable(base, free_parameters(base, interactions), interactions, limit, memory, tell)
     settings = {
         "model": base.text,
         "metric": str(wanted[0]),
