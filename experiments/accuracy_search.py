@@ -25,6 +25,8 @@ COMPARED = ("ndcg@100", "auc")
 TRIALS = 30
 ITERATIONS = {1_000_000: (10, 20, 40), 200_000: (15, 30, 60, 100)}
 """Of BPR, by the pairs from which more of them would take hours: each costs a gradient step for every pair."""
+NOT_BINARY = ("weighting", "weighted_kernel", "half_life", "dislikes_weight")
+"""Parameters that are not searched: every pair counts 1 here (`experiments.histories` measures what they are worth)."""
 LONGEST_FILTER = 60.0  # seconds that a filter of CF-KOMD may take
 CACHE = 2 << 30  # bytes of matrices that CF-KOMD's trials share
 
@@ -35,6 +37,8 @@ def space(model: komd.Recommender, train: komd.Interactions) -> tuple[SearchPara
     """The parameters that are searched and their values: those of `komd tune`, less what would take hours here."""
     parameters = []
     for parameter in free_parameters(model):
+        if parameter.name in NOT_BINARY:
+            continue
         if type(model).__name__ == "EASE":  # every second value of the library's: the whole grid is tried
             parameter = replace(parameter, values=parameter.values[::2])
         if type(model).__name__ == "BPR" and parameter.name == "iterations":

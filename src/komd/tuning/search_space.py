@@ -128,10 +128,10 @@ INACTIVE: dict[str, dict[str, Any]] = {
 """Parameters without effect if all of these others have these values."""
 
 
-def free_parameters(model: Recommender, data: Interactions) -> tuple[SearchParameter, ...]:
-    """The parameters to search for a model on these data: those not set to something other than their default.
+def free_parameters(model: Recommender, data: Interactions | None = None) -> tuple[SearchParameter, ...]:
+    """The parameters to search for a model: those that it does not set to something other than their default.
 
-    What belongs to weights, times or dislikes is searched only where the data have them.
+    What belongs to weights, times or dislikes is searched only where the `data`, if given, have them.
     """
     name = type(model).__name__
     if name not in SPACES:
@@ -147,8 +147,10 @@ def free_parameters(model: Recommender, data: Interactions) -> tuple[SearchParam
     return free
 
 
-def _suited(parameter: SearchParameter, data: Interactions) -> SearchParameter | None:
+def _suited(parameter: SearchParameter, data: Interactions | None) -> SearchParameter | None:
     """The parameter with the values that these data give a meaning to; None if there are none."""
+    if data is None:
+        return parameter
     if parameter.name in ("weighting", "weighted_kernel"):
         return parameter if data.weights is not None else None
     if parameter.name == "dislikes_weight":
