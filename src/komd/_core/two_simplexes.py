@@ -26,6 +26,7 @@ __all__ = [
     "step_users",
 ]
 
+_ROUNDING = 1e-15  # times λ: half gradients are of its size, and gaps below are rounding
 _ROWS, _COLUMNS = 16, 128  # of K, converted to double precision at a time: they fit the innermost cache
 
 
@@ -194,10 +195,11 @@ def _solve_positives(
             total += K_u[i, k] * p[k]
         q[i] = Ka[h[i]] + beyond * (Ka[h[i]] - Ka_before[h[i]])
         g[i] = total + lam_p[i] * p[i] - q[i]
+    tol = max(problem.tol[u], _ROUNDING * lam_p.min())
     if lam_p.max() <= SPREAD * lam_p.min():
-        solve_shrinking(K_u, q, g, lam_p, p, problem.tol[u], scratch.simplex)
+        solve_shrinking(K_u, q, g, lam_p, p, tol, scratch.simplex)
     else:
-        solve_uneven(K_u, q, g, lam_p, p, problem.tol[u], scratch.simplex)
+        solve_uneven(K_u, q, g, lam_p, p, tol, scratch.simplex)
 
 
 @inner

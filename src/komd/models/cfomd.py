@@ -26,6 +26,7 @@ from komd.memory import budget, readable
 __all__ = ["CFOMD"]
 
 _ROUNDING = 1e-16  # times λ: gaps below are rounding
+_UNEVEN = 10.0  # times that, for users whose items count differently
 _PRODUCTS = 4_000_000_000  # of an iteration of a block: about a second
 
 
@@ -142,7 +143,8 @@ class CFOMD(WeightedHistories, Recommender):
         # Half gradients are of the size of λ; of an item that counts less, its weight is smaller.
         sizes = np.full(len(rows), lam_n)
         if len(rows):
-            sizes = np.maximum(sizes, np.minimum.reduceat(lam_p, rows.indptr[:-1]))
+            least = np.minimum.reduceat(lam_p, rows.indptr[:-1])
+            sizes = np.maximum(sizes, least if given is None else _UNEVEN * least)
         tolerances = np.maximum(float(self.tolerance), _ROUNDING * sizes)
         state = state_for(rows.indptr, rows.indices, m, h / np.bincount(owner, h, len(rows))[owner])
         scratch = scratch_for(int(rows.lengths.max(initial=0)), m)
