@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from komd.errors import InputError
-from komd.serve.event_store import EventStore, StoreError
+from komd.serve.event_store import EventStore, NewEvent, StoreError
 
 pytestmark = pytest.mark.xdist_group("store")
 
@@ -25,13 +25,17 @@ def events(store):
     opened.close()
 
 
+def pairs(*of):
+    return [NewEvent(user, item) for user, item in of]
+
+
 def items(events, user):
-    return [item for item, _ in events.history(user).events]
+    return [event.item for event in events.history(user).events]
 
 
 def test_a_pair_is_kept_once(events):
-    assert events.add([("ana", "i1"), ("ana", "i2"), ("ana", "i1"), ("bo", "i1")]).result() == 3
-    assert events.add([("ana", "i2"), ("ana", "i3")]).result() == 1
+    assert events.add(pairs(("ana", "i1"), ("ana", "i2"), ("ana", "i1"), ("bo", "i1"))).result() == 3
+    assert events.add(pairs(("ana", "i2"), ("ana", "i3"))).result() == 1
     assert events.add([]).result() == 0
     assert sorted(items(events, "ana")) == ["i1", "i2", "i3"]
     assert items(events, "bo") == ["i1"]
@@ -40,14 +44,14 @@ def test_a_pair_is_kept_once(events):
 
 def test_histories_are_in_the_order_they_came(events):
     for item in ("z", "m", "a"):
-        events.add([("ana", item)]).result()
+        events.add(pairs(("ana", item))).result()
         threading.Event().wait(0.003)
     assert items(events, "ana") == ["z", "m", "a"]
-    assert [item for item, _ in events.history("ana", newest=2).events] == ["m", "a"]
+    assert [event.item for event in events.history("ana", newest=2).events] == ["m", "a"]
 
 
 def test_forgetting_is_whole_and_leaves_no_id(events, store):
-    events.add([("ana-secret", "i1"), ("bo", "i1")]).result()
+    events.add(pairs(("ana-secret", "i1"), ("bo", "i1"))).result()
     assert events.forget("ana-secret").result() == 1
     assert events.history("ana-secret") == ([], True)
     assert events.forget("ana-secret").result() == 0
@@ -55,15 +59,15 @@ def test_forgetting_is_whole_and_leaves_no_id(events, store):
     assert events.among_forgotten(["ana-secret", "bo"]) == {"ana-secret"}
     assert events.users("", 10) == ["bo"]
     with events._engine.connect() as connection:
-        tables = [events._events, events._forgotten, events._settings]
+        tables = [events._tables.events, events._tables.forgotten, events._tables.settings]
         held = repr([connection.execute(table.select()).all() for table in tables])
     assert "secret" not in held
-    events.add([("ana-secret", "i9")]).result()  # someone who comes back begins anew
+    events.add(pairs(("ana-secret", "i9"))).result()  # someone who comes back begins anew
     assert items(events, "ana-secret") == ["i9"] and events.history("ana-secret").forgotten
 
 
 def test_what_was_answered_is_there_for_another_process(events, store):
-    events.add([("ana", "i1")]).result()
+    events.add(pairs(("ana", "i1"))).result()
     events.forget("bo").result()
     again = EventStore(store)
     assert items(again, "ana") == ["i1"]
@@ -73,10 +77,12 @@ def test_what_was_answered_is_there_for_another_process(events, store):
 
 def test_many_writers_at_once_lose_nothing(events, store):
     other = EventStore(store)
-    pairs = [[(f"u{k % 7}", f"i{k % 13}-{j}") for j in range(5)] for k in range(120)]
+    posts = [[(f"u{k % 7}", f"i{k % 13}-{j}") for j in range(5)] for k in range(120)]
     with ThreadPoolExecutor(8) as threads:
-        done = list(threads.map(lambda k: (events, other)[k % 2].add(reversed(pairs[k])).result(), range(len(pairs))))
-    distinct = {pair for post in pairs for pair in post}
+        done = list(
+            threads.map(lambda k: (events, other)[k % 2].add(pairs(*reversed(posts[k]))).result(), range(len(posts)))
+        )
+    distinct = {pair for post in posts for pair in post}
     assert sum(done) == len(distinct)  # each pair was new to exactly one of them
     for user in {u for u, _ in distinct}:
         assert set(items(events, user)) == {i for u, i in distinct if u == user}
@@ -86,7 +92,9 @@ def test_many_writers_at_once_lose_nothing(events, store):
 def test_forgetting_beside_writing(events, store):
     other = EventStore(store)
     with ThreadPoolExecutor(4) as threads:
-        work = [threads.submit(lambda k=k: events.add([("ana", f"i{k}"), ("bo", f"i{k}")]).result()) for k in range(60)]
+        work = [
+            threads.submit(lambda k=k: events.add(pairs(("ana", f"i{k}"), ("bo", f"i{k}"))).result()) for k in range(60)
+        ]
         work += [threads.submit(lambda: other.forget("ana").result()) for _ in range(10)]
         for one in work:
             one.result()
@@ -101,16 +109,16 @@ TEXTS = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs
 
 @given(st.lists(st.tuples(TEXTS, TEXTS), max_size=12))
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_text_is_an_id(events, pairs):
-    events.add(pairs).result()
-    for user in {user for user, _ in pairs}:
-        assert {item for u, item in pairs if u == user} <= set(items(events, user))
+def test_any_text_is_an_id(events, given_pairs):
+    events.add(pairs(*given_pairs)).result()
+    for user in {user for user, _ in given_pairs}:
+        assert {item for u, item in given_pairs if u == user} <= set(items(events, user))
         assert user in events.users(user, 100)
 
 
 def test_users_by_beginning_are_in_order_of_their_letters(events):
     names = ["Zoe", "ana", "anton", "an", "bo", "ä", "an%", "an_"]
-    events.add([(name, "i") for name in names]).result()
+    events.add(pairs(*[(name, "i") for name in names])).result()
     assert events.users("an", 10) == ["an", "an%", "an_", "ana", "anton"]
     assert events.users("", 2) == ["Zoe", "an"]
     assert events.users("x", 9) == []
@@ -118,11 +126,11 @@ def test_users_by_beginning_are_in_order_of_their_letters(events):
 
 def test_closed_means_closed(store):
     events = EventStore(store)
-    written = events.add([("ana", "i1")])
+    written = events.add(pairs(("ana", "i1")))
     events.close()
     assert written.result() == 1
     with pytest.raises(StoreError, match="closed"):
-        events.add([("ana", "i2")])
+        events.add(pairs(("ana", "i2")))
     events.close()
 
 
@@ -184,7 +192,7 @@ def test_passwords_and_ids_stay_out_of_messages(tmp_path):
     events = EventStore(f"sqlite:///{file}")
     with sqlite3.connect(file) as connection:
         connection.execute("DROP TABLE komd_events")
-    for attempt in (lambda: events.history("ana-secret"), lambda: events.add([("ana-secret", "i")]).result()):
+    for attempt in (lambda: events.history("ana-secret"), lambda: events.add(pairs(("ana-secret", "i"))).result()):
         with pytest.raises(StoreError) as raised:
             attempt()
         assert "secret" not in str(raised.value)

@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from importlib import metadata, resources
 from typing import Any
 
@@ -130,7 +130,7 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        found = error.errors()
+        found = _told(error.errors())
         status = 400 if any(one["type"] == "json_invalid" for one in found) else 422
         return JSONResponse({"detail": "; ".join(_sentence(one) for one in found[:5])}, status)
 
@@ -154,6 +154,12 @@ def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def broken(_: Request, error: Exception) -> Response:  # access.py writes it to the log
         return JSONResponse({"detail": BROKEN}, 500)
+
+
+def _told(errors: Sequence[Any]) -> list[Any]:
+    """The errors of a validation, without "should be a string" where an object was sent and is wrong inside."""
+    inside = {error["loc"][:k] for error in errors for k in range(len(error["loc"]) - 1)}
+    return [e for e in errors if e["loc"][:-1] not in inside or e["type"] not in ("string_type", "int_type")]
 
 
 def _sentence(error: Any) -> str:
