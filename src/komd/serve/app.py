@@ -39,6 +39,7 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+_NOT_NAMED = ("body", "query", "path", "HistoryItem")  # parts of the place of an error that are no field
 _PAGES = {"index.html": "/", "api.html": "/docs"}
 
 
@@ -164,7 +165,7 @@ def _told(errors: Sequence[Any]) -> list[Any]:
 
 def _sentence(error: Any) -> str:
     """One error of the validation, without what was sent: that may be long, or name a user."""
-    place = ".".join(str(part) for part in error["loc"] if part not in ("body", "query", "path"))
+    place = ".".join(str(part) for part in error["loc"] if part not in _NOT_NAMED)
     if error["type"] == "json_invalid":
         return "the body is not JSON"
     words = str(error["msg"]).removeprefix("Value error, ")
