@@ -29,7 +29,10 @@ def _none() -> NDArray[np.int32]:
 
 @dataclass(frozen=True, eq=False)
 class UserRow:
-    """The items of a user, ascending, with weights (None: all 1) and times in microseconds (None: not known)."""
+    """The items of a user with weights (None: all 1) and times in microseconds (None: not known).
+
+    An item may be there twice: the first counts. Rows of a model are ascending, and each item is there once.
+    """
 
     items: NDArray[np.int32] = field(default_factory=_none)
     weights: NDArray[np.float32] | None = None
@@ -52,17 +55,13 @@ class UserRow:
         weights: Sequence[float | None] | None = None,
         times: Sequence[int | None] | None = None,
     ) -> UserRow:
-        """The row of a request: weights and times (milliseconds) are of `numbers`, where -1 is an unknown item.
-
-        An item that is given twice counts as it was given first.
-        """
-        items, first = np.unique(numbers, return_index=True)
-        items, first = items[known := items >= 0], first[known]
+        """The row of a request: weights and times (milliseconds) are of `numbers`, where -1 is an unknown item."""
+        known = numbers >= 0
         return UserRow(
-            items.astype(np.int32),
-            None if weights is None else _weights(weights)[first],
-            None if times is None else _times(times)[first],
-            np.unique(dislikes),
+            numbers[known],
+            None if weights is None else _weights(weights)[known],
+            None if times is None else _times(times)[known],
+            dislikes,
         )
 
     def joined(
@@ -73,13 +72,14 @@ class UserRow:
         disliked: NDArray[np.int32],
         withdrawn: NDArray[np.int32],
     ) -> UserRow:
-        """This row with what was posted since, each item once: choices with weights and times (milliseconds),
-        dislikes, and items that are withdrawn.
+        """This row of a model with what was posted since, each item once.
+
+        That are choices with weights and times (milliseconds), dislikes, and items that are withdrawn.
 
         The weight of an item that was chosen before stays if no other is given; its time is the later one.
         """
-        gone = np.concatenate([disliked, withdrawn])
-        kept = ~np.isin(self.items, gone)
+        gone, again = np.concatenate([disliked, withdrawn]), np.concatenate([chosen, withdrawn])
+        kept = _outside(self.items, gone)
         items = np.union1d(self.items[kept], chosen).astype(np.int32)
         before, since = np.searchsorted(items, self.items[kept]), np.searchsorted(items, chosen)
         all_weights, all_times = None, None
@@ -94,9 +94,15 @@ class UserRow:
             if self.times is not None:
                 all_times[before] = self.times[kept]
             all_times[since] = np.maximum(all_times[since], _times(times))
-        again = np.concatenate([chosen, withdrawn])
-        dislikes = np.union1d(self.dislikes[~np.isin(self.dislikes, again)], disliked).astype(np.int32)
-        return UserRow(items, all_weights, all_times, dislikes, self.seen[~np.isin(self.seen, withdrawn)])
+        dislikes, seen = self.dislikes[_outside(self.dislikes, again)], self.seen[_outside(self.seen, withdrawn)]
+        if len(disliked):
+            dislikes = np.union1d(dislikes, disliked).astype(np.int32)
+        return UserRow(items, all_weights, all_times, dislikes, seen)
+
+
+def _outside(items: NDArray[np.int32], others: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Which of the items are not among the others."""
+    return np.isin(items, others, invert=True) if len(items) and len(others) else np.ones(len(items), bool)
 
 
 def _weights(weights: Sequence[float | None]) -> NDArray[np.float32]:
