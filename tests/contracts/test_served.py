@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -97,7 +98,9 @@ def weighted_data():
 
 @pytest.fixture(params=WEIGHTED, ids=lambda model: model.text)
 def weighted(request):
-    return request.param.clone().fit(weighted_data())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", komd.UnusedWeightsWarning)
+        return request.param.clone().fit(weighted_data())
 
 
 @pytest.fixture

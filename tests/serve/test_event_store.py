@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import stat
 import threading
@@ -186,6 +187,23 @@ def test_many_writers_at_once_lose_nothing(events, store):
     for user in {u for u, _ in distinct}:
         assert set(items(events, user)) == {i for u, i in distinct if u == user}
     other.close()
+
+
+def test_writers_that_change_the_same_pairs_do_not_stop_each_other(events, store):
+    """In whatever order each of them has the pairs: no deadlock, and nothing is refused."""
+    several, rng = [events, EventStore(store), EventStore(store)], random.Random(0)
+    users, weights = [f"u{k}" for k in range(4)], [None, 1.0, 2.0]
+    posts = [
+        [NewEvent(rng.choice(users), f"i{rng.randrange(5)}", "chosen", rng.choice(weights)) for _ in range(5)]
+        for _ in range(300)
+    ]
+    with ThreadPoolExecutor(24) as threads:
+        list(threads.map(lambda k: several[k % 3].add(posts[k]).result(), range(len(posts))))
+    found = {user: events.history(user) for user in users}
+    assert sum(len(history.events) for history in found.values()) == len({e[:2] for post in posts for e in post})
+    assert all(several[2].history(user) == found[user] for user in users)
+    for other in several[1:]:
+        other.close()
 
 
 def test_forgetting_beside_writing(events, store):

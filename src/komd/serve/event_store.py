@@ -1,7 +1,8 @@
 """Live histories in a database: SQLite (write-ahead log) or PostgreSQL, through SQLAlchemy Core.
 
 One thread writes and commits all waiting requests together: a request is answered after the commit has reached the
-disk, and many writers share one flush. Reading takes one statement and sees every commit before it.
+disk, and many requests share one flush. Processes write one after the other. Reading takes one statement and sees every
+commit before it.
 
 A pair of a user and an item has one row, which says what the events of the pair came to. They are taken in the order in
 which they are committed, whatever their times: `EventTables.upsert` has the rule.
@@ -199,8 +200,8 @@ class EventStore:
                         for write in group
                     ]
             except DBAPIError as error:
-                # Two processes may lock the same rows in opposite order, or an idle connection may be lost:
-                # what was rolled back is retried.
+                # Another program may lock the same rows in opposite order, or an idle connection may be lost: what was
+                # rolled back is retried.
                 retryable = getattr(error.orig, "sqlstate", None) in _RETRYABLE or error.connection_invalidated
                 if attempt == _TRIES - 1 or not retryable:
                     raise
@@ -208,7 +209,7 @@ class EventStore:
 
     def _store(self, connection: sql.Connection, events: Sequence[NewEvent]) -> int:
         now = time.time_ns() // 1_000_000
-        # One order of pairs: fewer deadlocks. The events of a pair keep theirs, without immediate repetitions.
+        # The events of each pair together and in their order, without immediate repetitions.
         ordered = [event for event, _ in itertools.groupby(sorted(events, key=lambda event: event[:2]))]
         rows = [{"user_id": u, "item_id": i, "at": now, "kind": k, "weight": w, "time": t} for u, i, k, w, t in ordered]
         counted = {"preserve_rowcount": True}
