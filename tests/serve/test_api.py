@@ -222,6 +222,115 @@ def test_low_rated_items_and_items_without_users(serving, settings, tmp_path):
     assert listed(service.post("/v1/recommend", {"user_id": user, "n": n})) == library(model, [expected[0]], n=n)
 
 
+# ---- weights, times and dislikes ------------------------------------------------------------------------------------
+
+
+def event(user, item, **said):
+    return {"events": [{"user_id": user, "item_id": item, **said}]}
+
+
+def test_dislikes_of_a_history_are_never_recommended(running, model):
+    items = model.catalogue.items.values.to_pylist()
+    history = items[:4]
+    best = [item for item, _ in library(model, history, n=5)]
+    for seen in (True, False):
+        ask = {"history": history, "dislikes": [best[0], best[2], "no such"], "n": 90, "exclude_seen": seen}
+        answer = running.post("/v1/recommend", ask)
+        table = model.recommend(histories=[history], dislikes=[[best[0], best[2]]], n=90, exclude_seen=seen).table
+        assert [row["item_id"] for row in answer["items"]] == table["item_id"].to_pylist()
+        assert not {best[0], best[2]} & {row["item_id"] for row in answer["items"]}
+        assert answer["unknown_items"] == ["no such"]
+    only = running.post("/v1/recommend", {"history": [], "dislikes": best[:1], "n": 90})
+    assert only["fallback"] and best[0] not in {row["item_id"] for row in only["items"]}
+
+
+def test_choices_dislikes_and_withdrawals_of_a_known_user(running, model):
+    user = model.catalogue.users[13]
+    learned = model.catalogue.item_ids(model.catalogue.histories.row(13)).to_pylist()
+    best = [item for item, _ in library(model, learned, n=3)]
+
+    def shown():
+        about = running.get(f"/v1/users/{user}")
+        return [{entry["item_id"] for entry in about[name]} for name in ("items", "disliked")]
+
+    def lists():
+        return listed(running.post("/v1/recommend", {"user_id": user, "n": 90}))
+
+    def expected(history, dislikes=()):
+        return [pair for pair in library(model, history, n=90) if pair[0] not in dislikes]
+
+    running.post("/v1/events", event(user, learned[0], kind="disliked"))  # of the model's history
+    running.post("/v1/events", event(user, best[0], kind="disliked"))
+    assert shown() == [set(learned[1:]), {learned[0], best[0]}]
+    assert lists() == expected(learned[1:], {learned[0], best[0]})
+    everything = running.post("/v1/recommend", {"user_id": user, "n": 90, "exclude_seen": False})["items"]
+    assert not {learned[0], best[0]} & {row["item_id"] for row in everything}
+    running.post("/v1/events", event(user, learned[1], kind="withdrawn"))
+    running.post("/v1/events", event(user, best[0], kind="withdrawn"))
+    assert shown() == [set(learned[2:]), {learned[0]}]
+    assert lists() == expected(learned[2:], {learned[0]})
+    assert learned[1] in {item for item, _ in lists()}  # withdrawn: it may be recommended again
+    for item in learned[:2]:
+        running.post("/v1/events", event(user, item))
+    assert shown() == [set(learned), set()]
+    assert lists() == expected(learned)
+    running.post("/v1/events", event(user, "tomorrow's", kind="disliked"))
+    running.post("/v1/events", event(user, "never", kind="withdrawn"))
+    assert running.post("/v1/recommend", {"user_id": user})["unknown_items"] == ["tomorrow's"]
+    assert shown()[1] == {"tomorrow's"}
+    assert running.client.delete(f"/v1/users/{user}").json()["events"] == 5
+    running.get(f"/v1/users/{user}", 404)
+
+
+def test_a_user_who_withdraws_everything_is_not_known(running):
+    running.post("/v1/events", event("fay", "thing"))
+    running.post("/v1/events", event("fay", "thing", kind="withdrawn"))
+    running.get("/v1/users/fay", 404)
+    assert "fay" not in running.get("/v1/users", prefix="fay")["users"]
+
+
+def test_weights_and_times_of_events_are_shown(running, model):
+    item = model.catalogue.items[0]
+    assert running.post("/v1/events", event("gus", item, weight=0.1, time="2026-01-01T00:00:00Z"))["new"] == 1
+    assert running.post("/v1/events", event("gus", "unknown", weight=2.5))["new"] == 1
+    assert running.post("/v1/events", event("gus", item))["new"] == 0
+    shown = {entry["item_id"]: entry for entry in running.get("/v1/users/gus")["items"]}
+    assert (shown[item]["weight"], shown[item]["time"]) == (0.1, 1767225600000)
+    assert shown[item]["at"] > 1767225600000
+    assert (shown["unknown"]["weight"], shown["unknown"]["time"]) == (2.5, shown["unknown"]["at"])
+    learned = running.get(f"/v1/users/{model.catalogue.users[5]}")["items"][0]
+    assert (learned["weight"], learned["time"], learned["at"]) == (1, None, None)
+
+
+def test_what_the_model_makes_of_weights_times_and_dislikes(running, serving, settings, tmp_path):
+    about = running.get("/v1/model")
+    assert (about["uses_weights"], about["half_life"], about["dislikes_weight"]) == (True, None, 0)
+    data = komd.generate(users=60, items=40, rng=1)
+    komd.EASE().fit(data).save(tmp_path / "even.komd")
+    about = serving(replace(settings, model=tmp_path / "even.komd")).get("/v1/model")
+    assert (about["uses_weights"], about["half_life"], about["dislikes_weight"]) == (False, None, 0)
+    timed = komd.data.interactions.Interactions(
+        data.users, data.items, data.indptr, data.indices, np.zeros(data.pairs, np.int64), time_unit="s"
+    )
+    komd.CFKOMD(weighting="none", half_life="30d", dislikes_weight=0.5).fit(timed).save(tmp_path / "timed.komd")
+    about = serving(replace(settings, model=tmp_path / "timed.komd")).get("/v1/model")
+    assert (about["uses_weights"], about["half_life"], about["dislikes_weight"]) == (False, "30d", 0.5)
+
+
+def test_withdrawn_items_are_no_longer_low_rated(serving, settings, tmp_path):
+    data = komd.generate(users=60, items=40, activity=6, rng=8)
+    rng = np.random.default_rng(0)
+    data = data.with_seen(*(numbers.astype(np.int32) for numbers in np.nonzero(rng.random(data.shape) < 0.2)))
+    komd.CFKOMD().fit(data).save(tmp_path / "rated.komd")
+    service = serving(replace(settings, model=tmp_path / "rated.komd"))
+    user = data.users[4]
+    low = service.get(f"/v1/users/{user}")["low_rated"]
+    service.post("/v1/events", event(user, low[0], kind="withdrawn"))
+    assert service.get(f"/v1/users/{user}")["low_rated"] == low[1:]
+    found = {row["item_id"] for row in service.post("/v1/recommend", {"user_id": user, "n": 40})["items"]}
+    assert low[0] in found and not found & set(low[1:])
+
+
 def test_ids_of_any_text(running):
     for user in ("a/b", "per cent %41", "ünïcode ☃", "q?x=1#y", "..", "users/x/recommendations", "'; DROP TABLE x;--"):
         running.post("/v1/events", {"events": [{"user_id": user, "item_id": "thing/1"}]})

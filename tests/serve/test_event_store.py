@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import stat
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sql
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from komd.errors import InputError
-from komd.serve.event_store import EventStore, StoreError
+from komd.serve.event_store import EventStore, NewEvent, StoreError
 
 pytestmark = pytest.mark.xdist_group("store")
+NOW = time.time_ns() // 1_000_000
 
 
 @pytest.fixture
@@ -25,29 +29,129 @@ def events(store):
     opened.close()
 
 
+def pairs(*of):
+    return [NewEvent(user, item) for user, item in of]
+
+
 def items(events, user):
-    return [item for item, _ in events.history(user).events]
+    return [event.item for event in events.history(user).events]
 
 
 def test_a_pair_is_kept_once(events):
-    assert events.add([("ana", "i1"), ("ana", "i2"), ("ana", "i1"), ("bo", "i1")]).result() == 3
-    assert events.add([("ana", "i2"), ("ana", "i3")]).result() == 1
+    assert events.add(pairs(("ana", "i1"), ("ana", "i2"), ("ana", "i1"), ("bo", "i1"))).result() == 3
+    assert events.add(pairs(("ana", "i2"), ("ana", "i3"))).result() == 1
     assert events.add([]).result() == 0
     assert sorted(items(events, "ana")) == ["i1", "i2", "i3"]
     assert items(events, "bo") == ["i1"]
     assert events.history("cy").events == [] and not events.history("cy").forgotten
 
 
+def only(events, user="ana"):
+    """The one stored event of a user."""
+    (found,) = events.history(user).events
+    return found
+
+
+def post(events, *of, user="ana"):
+    """Post events of one item, one after another; of how many something new was said."""
+    return [events.add([NewEvent(user, "i", *one)]).result() for one in of]
+
+
+def test_the_same_event_again_changes_nothing(events):
+    for event in ((), ("chosen", 3.0), ("chosen", 3.0, NOW - 5000), ("disliked",), ("withdrawn",)):
+        assert post(events, event) == [1]
+        before = only(events)
+        threading.Event().wait(0.003)
+        assert post(events, event, event) == [0, 0]
+        assert only(events) == before
+        events.forget("ana").result()
+
+
+def test_what_a_later_event_changes(events):
+    assert post(events, (), ("chosen", 2.0), ("chosen",), ("chosen", 2.0)) == [1, 1, 0, 0]
+    assert (only(events).kind, only(events).weight) == ("chosen", 2.0)
+    assert post(events, ("chosen", 5.0, NOW - 10**6)) == [1]  # the weight is new; the time is not the latest
+    assert only(events).weight == 5.0 and only(events).time >= NOW
+    assert post(events, ("chosen", None, NOW + 10**6), ("chosen", None, NOW + 10**5)) == [1, 0]
+    assert (only(events).weight, only(events).time) == (5.0, NOW + 10**6)
+    assert post(events, ("chosen", 6.0)) == [1]  # it happened now, which is earlier than what is known
+    assert (only(events).weight, only(events).time) == (6.0, NOW + 10**6)
+    # Another kind begins anew, also one that happened before: the order of arrival decides.
+    assert post(events, ("disliked", None, NOW - 10**9)) == [1]
+    assert (only(events).kind, only(events).weight, only(events).time) == ("disliked", None, NOW - 10**9)
+    assert post(events, ("withdrawn",), ("chosen",)) == [1, 1]
+    assert (only(events).kind, only(events).weight) == ("chosen", None)
+    assert only(events).at >= NOW and only(events).time == only(events).at
+
+
+def test_several_events_of_a_pair_in_one_post_are_taken_in_their_order(events):
+    chosen, disliked = NewEvent("ana", "i"), NewEvent("ana", "i", "disliked")
+    assert events.add([chosen, disliked, NewEvent("bo", "i"), chosen, chosen]).result() == 2
+    assert only(events).kind == "chosen"
+    assert events.add([chosen, NewEvent("bo", "i"), disliked]).result() == 1
+    assert only(events).kind == "disliked"
+
+
+def expected(posted):
+    """The slow twin of the rule: kind, weight, time (None: the moment it was stored) after these events of a pair."""
+    kind = weight = happened = None
+    new = []
+    for what, weighs, when in posted:
+        if what != kind:
+            new.append(1)
+            kind, weight, happened = what, weighs, when
+            continue
+        later = when is not None and happened is not None and when > happened  # no time is now: later than any here
+        new.append(int((weighs is not None and weighs != weight) or later))
+        if new[-1]:
+            happened = None if when is None or happened is None else max(when, happened)
+            weight = weight if weighs is None else weighs
+    return kind, weight, happened, new
+
+
+EVENTS = st.tuples(
+    st.sampled_from(["chosen", "disliked", "withdrawn"]),
+    st.sampled_from([None, 1.0, 2.5]),
+    st.sampled_from([None, 10**12, 10**12 + 1]),
+)
+
+
+@given(st.lists(EVENTS, min_size=1, max_size=6), st.booleans())
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_events_of_a_pair_come_to_what_the_rule_says(events, posted, together):
+    events.forget("ana").result()
+    kind, weight, happened, new = expected(posted)
+    if together:
+        assert events.add([NewEvent("ana", "i", *one) for one in posted]).result() == 1
+    else:
+        assert post(events, *posted) == new
+    found = only(events)
+    assert (found.kind, found.weight) == (kind, weight)
+    assert found.time >= NOW if happened is None else found.time == happened
+
+
+def test_users_of_withdrawn_pairs_alone_are_not_listed(events):
+    events.add([NewEvent("ana", "i", "withdrawn"), NewEvent("bo", "i", "disliked")]).result()
+    assert events.users("", 10) == ["bo"]
+    assert events.forget("ana").result() == 1
+
+
+def test_weights_and_times_of_any_size(events):
+    for k, (weight, when) in enumerate([(5e-324, -62_135_596_800_000), (1e30, 253_402_300_799_999), (0.1, 0)]):
+        events.add([NewEvent("ana", str(k), "chosen", weight, when)]).result()
+        assert events.history("ana").events[k][3:] == (weight, when)
+
+
 def test_histories_are_in_the_order_they_came(events):
     for item in ("z", "m", "a"):
-        events.add([("ana", item)]).result()
+        events.add(pairs(("ana", item))).result()
         threading.Event().wait(0.003)
     assert items(events, "ana") == ["z", "m", "a"]
-    assert [item for item, _ in events.history("ana", newest=2).events] == ["m", "a"]
+    assert [event.item for event in events.history("ana", newest=2).events] == ["m", "a"]
 
 
 def test_forgetting_is_whole_and_leaves_no_id(events, store):
-    events.add([("ana-secret", "i1"), ("bo", "i1")]).result()
+    events.add(pairs(("ana-secret", "i1"), ("bo", "i1"))).result()
     assert events.forget("ana-secret").result() == 1
     assert events.history("ana-secret") == ([], True)
     assert events.forget("ana-secret").result() == 0
@@ -55,15 +159,15 @@ def test_forgetting_is_whole_and_leaves_no_id(events, store):
     assert events.among_forgotten(["ana-secret", "bo"]) == {"ana-secret"}
     assert events.users("", 10) == ["bo"]
     with events._engine.connect() as connection:
-        tables = [events._events, events._forgotten, events._settings]
+        tables = [events._tables.events, events._tables.forgotten, events._tables.settings]
         held = repr([connection.execute(table.select()).all() for table in tables])
     assert "secret" not in held
-    events.add([("ana-secret", "i9")]).result()  # someone who comes back begins anew
+    events.add(pairs(("ana-secret", "i9"))).result()  # someone who comes back begins anew
     assert items(events, "ana-secret") == ["i9"] and events.history("ana-secret").forgotten
 
 
 def test_what_was_answered_is_there_for_another_process(events, store):
-    events.add([("ana", "i1")]).result()
+    events.add(pairs(("ana", "i1"))).result()
     events.forget("bo").result()
     again = EventStore(store)
     assert items(again, "ana") == ["i1"]
@@ -73,20 +177,41 @@ def test_what_was_answered_is_there_for_another_process(events, store):
 
 def test_many_writers_at_once_lose_nothing(events, store):
     other = EventStore(store)
-    pairs = [[(f"u{k % 7}", f"i{k % 13}-{j}") for j in range(5)] for k in range(120)]
+    posts = [[(f"u{k % 7}", f"i{k % 13}-{j}") for j in range(5)] for k in range(120)]
     with ThreadPoolExecutor(8) as threads:
-        done = list(threads.map(lambda k: (events, other)[k % 2].add(reversed(pairs[k])).result(), range(len(pairs))))
-    distinct = {pair for post in pairs for pair in post}
+        done = list(
+            threads.map(lambda k: (events, other)[k % 2].add(pairs(*reversed(posts[k]))).result(), range(len(posts)))
+        )
+    distinct = {pair for post in posts for pair in post}
     assert sum(done) == len(distinct)  # each pair was new to exactly one of them
     for user in {u for u, _ in distinct}:
         assert set(items(events, user)) == {i for u, i in distinct if u == user}
     other.close()
 
 
+def test_writers_that_change_the_same_pairs_do_not_stop_each_other(events, store):
+    """In whatever order each of them has the pairs: no deadlock, and nothing is refused."""
+    several, rng = [events, EventStore(store), EventStore(store)], random.Random(0)
+    users, weights = [f"u{k}" for k in range(4)], [None, 1.0, 2.0]
+    posts = [
+        [NewEvent(rng.choice(users), f"i{rng.randrange(5)}", "chosen", rng.choice(weights)) for _ in range(5)]
+        for _ in range(300)
+    ]
+    with ThreadPoolExecutor(24) as threads:
+        list(threads.map(lambda k: several[k % 3].add(posts[k]).result(), range(len(posts))))
+    found = {user: events.history(user) for user in users}
+    assert sum(len(history.events) for history in found.values()) == len({e[:2] for post in posts for e in post})
+    assert all(several[2].history(user) == found[user] for user in users)
+    for other in several[1:]:
+        other.close()
+
+
 def test_forgetting_beside_writing(events, store):
     other = EventStore(store)
     with ThreadPoolExecutor(4) as threads:
-        work = [threads.submit(lambda k=k: events.add([("ana", f"i{k}"), ("bo", f"i{k}")]).result()) for k in range(60)]
+        work = [
+            threads.submit(lambda k=k: events.add(pairs(("ana", f"i{k}"), ("bo", f"i{k}"))).result()) for k in range(60)
+        ]
         work += [threads.submit(lambda: other.forget("ana").result()) for _ in range(10)]
         for one in work:
             one.result()
@@ -101,16 +226,16 @@ TEXTS = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs
 
 @given(st.lists(st.tuples(TEXTS, TEXTS), max_size=12))
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_text_is_an_id(events, pairs):
-    events.add(pairs).result()
-    for user in {user for user, _ in pairs}:
-        assert {item for u, item in pairs if u == user} <= set(items(events, user))
+def test_any_text_is_an_id(events, given_pairs):
+    events.add(pairs(*given_pairs)).result()
+    for user in {user for user, _ in given_pairs}:
+        assert {item for u, item in given_pairs if u == user} <= set(items(events, user))
         assert user in events.users(user, 100)
 
 
 def test_users_by_beginning_are_in_order_of_their_letters(events):
     names = ["Zoe", "ana", "anton", "an", "bo", "ä", "an%", "an_"]
-    events.add([(name, "i") for name in names]).result()
+    events.add(pairs(*[(name, "i") for name in names])).result()
     assert events.users("an", 10) == ["an", "an%", "an_", "ana", "anton"]
     assert events.users("", 2) == ["Zoe", "an"]
     assert events.users("x", 9) == []
@@ -118,11 +243,11 @@ def test_users_by_beginning_are_in_order_of_their_letters(events):
 
 def test_closed_means_closed(store):
     events = EventStore(store)
-    written = events.add([("ana", "i1")])
+    written = events.add(pairs(("ana", "i1")))
     events.close()
     assert written.result() == 1
     with pytest.raises(StoreError, match="closed"):
-        events.add([("ana", "i2")])
+        events.add(pairs(("ana", "i2")))
     events.close()
 
 
@@ -176,6 +301,69 @@ def test_a_store_of_another_format(tmp_path):
         EventStore(f"sqlite:///{file}")
 
 
+# ---- stores of format 1 ---------------------------------------------------------------------------------------------
+
+
+FORMAT_1 = """
+CREATE TABLE komd_events
+    (user_id {text} NOT NULL, item_id {text} NOT NULL, at BIGINT NOT NULL, PRIMARY KEY (user_id, item_id)) {rowid};
+CREATE TABLE komd_forgotten (mark TEXT NOT NULL PRIMARY KEY);
+CREATE TABLE komd_settings (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL);
+INSERT INTO komd_settings VALUES ('format', '1'), ('key', '{key}');
+INSERT INTO komd_events VALUES ('ana', 'i1', 1700000000000), ('ana', 'i2', 1700000000001), ('bo', 'i1', 1700000000002);
+"""
+
+
+@pytest.fixture
+def former(store):
+    """The address of a store as the former format has it."""
+    with sql.create_engine(store.replace("postgresql:", "postgresql+psycopg:")).begin() as connection:
+        postgresql = connection.dialect.name == "postgresql"
+        text, rowid = ('TEXT COLLATE "C"', "") if postgresql else ("TEXT", "WITHOUT ROWID")
+        for statement in FORMAT_1.format(text=text, rowid=rowid, key="ab" * 32).split(";")[:-1]:
+            connection.exec_driver_sql(statement)
+    return store
+
+
+def table(address, name):
+    with sql.create_engine(address.replace("postgresql:", "postgresql+psycopg:")).connect() as connection:
+        return sorted(tuple(row) for row in connection.exec_driver_sql(f"SELECT * FROM {name}"))
+
+
+def test_a_store_of_the_former_format_is_changed_in_place(former):
+    events = EventStore(former)
+    old = [("i1", 1700000000000, "chosen", None, 1700000000000), ("i2", 1700000000001, "chosen", None, 1700000000001)]
+    assert events.history("ana").events == old
+    assert events.add(pairs(("ana", "i1"), ("bo", "i1"))).result() == 0  # nothing new, also after the change
+    assert events.history("ana").events == old
+    assert events.add([NewEvent("ana", "i2", "disliked")]).result() == 1
+    assert [event.kind for event in events.history("ana").events] == ["chosen", "disliked"]
+    events.close()
+    assert table(former, "komd_settings") == [("format", "2"), ("key", "ab" * 32)]
+    EventStore(former).close()
+
+
+def test_a_change_of_format_that_is_interrupted_leaves_the_former(former, monkeypatch):
+    before = [table(former, name) for name in ("komd_settings", "komd_events")]
+    with monkeypatch.context() as patched:
+        patched.setattr("komd.serve.event_tables._ADDED", ("kind", "weight", "no such"))
+        with pytest.raises(KeyError):
+            EventStore(former)
+    assert [table(former, name) for name in ("komd_settings", "komd_events")] == before
+    events = EventStore(former)
+    assert items(events, "ana") == ["i1", "i2"]
+    events.close()
+
+
+def test_workers_that_start_together_change_the_format_once(former):
+    with ThreadPoolExecutor(6) as threads:
+        opened = list(threads.map(EventStore, [former] * 6))
+    assert all(items(events, "ana") == ["i1", "i2"] for events in opened)
+    assert len(table(former, "komd_events")[0]) == 6
+    for events in opened:
+        events.close()
+
+
 def test_passwords_and_ids_stay_out_of_messages(tmp_path):
     with pytest.raises(StoreError) as raised:
         EventStore("postgresql://nobody:hunter2@127.0.0.1:1/none")
@@ -184,7 +372,7 @@ def test_passwords_and_ids_stay_out_of_messages(tmp_path):
     events = EventStore(f"sqlite:///{file}")
     with sqlite3.connect(file) as connection:
         connection.execute("DROP TABLE komd_events")
-    for attempt in (lambda: events.history("ana-secret"), lambda: events.add([("ana-secret", "i")]).result()):
+    for attempt in (lambda: events.history("ana-secret"), lambda: events.add(pairs(("ana-secret", "i"))).result()):
         with pytest.raises(StoreError) as raised:
             attempt()
         assert "secret" not in str(raised.value)

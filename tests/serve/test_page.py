@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import komd
+from komd.data.interactions import Interactions
 from komd.serve.serve_settings import Settings
 
 from .conftest import Running
@@ -221,6 +225,73 @@ def test_a_known_user_similar_items_and_rare_ones(page, service):
     assert max(row["popularity"] for row in rare["items"]) <= limit < max(row["popularity"] for row in answer["items"])
 
 
+def dislikes(page):
+    return page.locator("#disliked .name").all_inner_texts()
+
+
+def test_not_for_me_and_undo(page, service):
+    known = service.get("/v1/items", n=40)["items"][12]
+    pick(page, known["name"])
+    before = service_says(service, [known["item_id"]])["items"]
+    assert page.locator("#disliked-part").is_hidden()
+    page.get_by_role("button", name=f"Not for me: {before[1]['name']}").focus()
+    with page.expect_response("**/v1/recommend"):
+        page.keyboard.press("Enter")
+    after = service_says(service, [known["item_id"]], dislikes=[before[1]["item_id"]])["items"]
+    holds(
+        page,
+        "n => [...document.querySelectorAll('#cards h3')].every(h => h.firstChild.textContent !== n)",
+        before[1]["name"],
+    )
+    assert names(page) == [row["name"] for row in after]
+    assert dislikes(page) == [before[1]["name"]]
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == f"Not for me: {after[1]['name']}"
+    page.reload()
+    page.locator("#disliked li").wait_for()
+    holds(page, "document.querySelector('#cards').dataset.fallback === 'no'")
+    assert names(page) == [row["name"] for row in after]
+    with page.expect_response("**/v1/recommend"):
+        page.get_by_role("button", name=f"Undo: {before[1]['name']}").click()
+    holds(page, "n => document.querySelectorAll('#cards h3')[1].firstChild.textContent === n", before[1]["name"])
+    assert names(page) == [row["name"] for row in before]
+    assert page.locator("#disliked-part").is_hidden()
+    with page.expect_response("**/v1/recommend"):
+        page.get_by_role("button", name=f"Not for me: {before[0]['name']}").click()
+    page.locator("#disliked li").wait_for()
+    pick(page, before[0]["name"], before[0]["name"])  # who adds it no longer dislikes it
+    assert page.locator("#disliked-part").is_hidden()
+    page.get_by_role("button", name="Clear all").click()
+    holds(page, "document.querySelector('#list-title').textContent === 'Most popular'")
+
+
+def test_dislikes_weights_and_times_of_a_known_user(browser, serving, settings, tmp_path):
+    """The list is the user's own, and reasons name what is disliked."""
+    data = komd.generate(users=60, items=40, activity=6, tastes=4, rng=8)
+    times = (int(time.time()) - 86_400 * np.arange(data.pairs)).astype(np.int64)
+    parts = (data.users, data.items, data.indptr, data.indices, times)
+    data = Interactions(*parts, weights=1.0 + np.arange(data.pairs, dtype=np.float32) % 3, time_unit="s")
+    komd.CFKOMD(half_life="30d", dislikes_weight=1.0).fit(data).save(tmp_path / "timed.komd")
+    running = serving(replace(settings, model=tmp_path / "timed.komd"))
+    user = data.users[3]
+    hated = running.post("/v1/recommend", {"user_id": user, "n": 1})["items"][0]
+    running.post("/v1/events", {"events": [{"user_id": user, "item_id": hated["item_id"], "kind": "disliked"}]})
+    answer = running.post("/v1/recommend", {"user_id": user, "explain": True})["items"]
+    page = browser.new_page()
+    page.goto(running.address)
+    page.locator("#known summary").click()
+    page.get_by_label("Id of a known user").fill(user)
+    page.locator("#users-list [role=option]").get_by_text(user, exact=True).click()
+    page.locator("#disliked li").wait_for()
+    assert dislikes(page) == [hated["name"]]
+    holds(page, "n => document.querySelector('#cards h3').firstChild.textContent === n", answer[0]["name"])
+    assert names(page) == [row["name"] for row in answer]
+    scores = page.locator("#cards tfoot tr").evaluate_all("all => all.map(row => Number(row.dataset.score))")
+    assert scores == pytest.approx([row["score"] for row in answer], rel=1e-4)
+    row = page.locator("#cards tbody tr", has_text=f"because you dislike {hated['name']}").first
+    assert float(row.get_attribute("data-value")) < 0 and row.locator(".part.minus").count() == 1
+    page.close()
+
+
 def test_answers_are_drawn_within_a_tenth_of_a_second(page, service):
     """Not a measure of speed: that the page asks once for a click, at once, and waits for nothing else."""
     asked = []
@@ -296,14 +367,17 @@ def test_a_phone(browser, service):
 
 
 @pytest.mark.parametrize("page", [{"color_scheme": "light"}, {"color_scheme": "dark"}], indirect=True)
-@pytest.mark.parametrize("place", ["start", "chosen", "dialog", "docs", "phone"])
+@pytest.mark.parametrize("place", ["start", "chosen", "disliked", "dialog", "docs", "phone"])
 def test_axe_finds_nothing_serious(page, place, service):
     axe = pytest.importorskip("axe_playwright_python.base")
     script = next(Path(axe.__file__).parent.glob("axe.min.js"))
-    if place in ("chosen", "dialog", "phone"):
+    if place in ("chosen", "disliked", "dialog", "phone"):
         pick(page, service.get("/v1/items", n=5)["items"][2]["name"])
         page.keyboard.press("Escape")
         page.locator("#known summary").click()
+    if place in ("disliked", "phone"):
+        page.get_by_role("button", name="Not for me: ").first.click()
+        page.locator("#disliked li").wait_for()
     if place == "dialog":
         page.locator("#cards .plain").first.click()
         page.locator("#similar[open]").wait_for()

@@ -26,7 +26,7 @@ from komd.memory import budget, readable
 __all__ = ["CFOMD"]
 
 _ROUNDING = 1e-16  # times λ: gaps below are rounding
-_UNEVEN = 10.0  # times that, for users whose items count differently
+_UNEVEN = 100.0  # times that, for users whose items count differently
 _PRODUCTS = 4_000_000_000  # of an iteration of a block: about a second
 
 

@@ -110,9 +110,9 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
 
     @app.post("/v1/events", response_model=schemas.EventsKept, responses=errors(*_BODY), tags=["people"])
     async def post_events(posted: schemas.PostedEvents) -> Response:
-        """Store what users chose. When this answers, it is on the disk and part of their next recommendation."""
-        pairs = [event.pair for event in posted.events]
-        written, kept = await queues.compute.run(lambda: service.add_events(pairs))
+        """Store what users chose and dislike. When this answers, it is on the disk and part of their next list."""
+        events = [event.new_event for event in posted.events]
+        written, kept = await queues.compute.run(lambda: service.add_events(events))
         kept.new = await asyncio.wrap_future(written)
         metrics.events.inc(kept.new)
         return _json(kept)

@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from importlib import metadata, resources
 from typing import Any
 
@@ -39,6 +39,7 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+_NOT_NAMED = ("body", "query", "path", "HistoryItem")  # parts of the place of an error that are no field
 _PAGES = {"index.html": "/", "api.html": "/docs"}
 
 
@@ -130,7 +131,7 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        found = error.errors()
+        found = _told(error.errors())
         status = 400 if any(one["type"] == "json_invalid" for one in found) else 422
         return JSONResponse({"detail": "; ".join(_sentence(one) for one in found[:5])}, status)
 
@@ -156,9 +157,15 @@ def _add_error_handlers(app: FastAPI) -> None:
         return JSONResponse({"detail": BROKEN}, 500)
 
 
+def _told(errors: Sequence[Any]) -> list[Any]:
+    """The errors of a validation, without "should be a string" where an object was sent and is wrong inside."""
+    inside = {error["loc"][:k] for error in errors for k in range(len(error["loc"]) - 1)}
+    return [e for e in errors if e["loc"][:-1] not in inside or e["type"] not in ("string_type", "int_type")]
+
+
 def _sentence(error: Any) -> str:
     """One error of the validation, without what was sent: that may be long, or name a user."""
-    place = ".".join(str(part) for part in error["loc"] if part not in ("body", "query", "path"))
+    place = ".".join(str(part) for part in error["loc"] if part not in _NOT_NAMED)
     if error["type"] == "json_invalid":
         return "the body is not JSON"
     words = str(error["msg"]).removeprefix("Value error, ")

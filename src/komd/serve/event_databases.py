@@ -14,6 +14,7 @@ from komd.errors import InputError, install
 __all__ = ["engine"]
 
 _SECONDS = 5  # a database that takes longer than this to answer counts as broken
+_WRITERS = 0x6B6F6D64  # the number of the lock that writers of a PostgreSQL store take: "komd"
 
 
 def engine(url: str, threads: int) -> sql.Engine:
@@ -66,7 +67,7 @@ def _postgresql(address: sql.URL, pool: dict[str, Any]) -> sql.Engine:
     except ImportError:
         raise InputError(f"a PostgreSQL store needs psycopg: {install('serve', 'postgresql')}") from None
     wait = 1000 * _SECONDS
-    return sql.create_engine(
+    engine = sql.create_engine(
         address.set(drivername="postgresql+psycopg"),
         connect_args={
             "connect_timeout": _SECONDS,
@@ -75,3 +76,12 @@ def _postgresql(address: sql.URL, pool: dict[str, Any]) -> sql.Engine:
         pool_pre_ping=True,
         **pool,
     )
+
+    @sql.event.listens_for(engine, "begin")
+    def begun(connection: sql.Connection) -> None:
+        # As with SQLite, one writer at a time: a transaction has the events of many requests, and two of them that
+        # change the same rows in different orders would end in a deadlock.
+        if connection.get_execution_options().get("writing"):
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITERS})")
+
+    return engine

@@ -1,19 +1,19 @@
 """Live histories in a database: SQLite (write-ahead log) or PostgreSQL, through SQLAlchemy Core.
 
-    events(user_id, item_id, at)     one row a pair; the same pair again changes nothing
-    forgotten(mark)                  a keyed hash of each forgotten id: what a model knows of that user is not used
-    settings(name, value)            the format and the key of those hashes
-
 One thread writes and commits all waiting requests together: a request is answered after the commit has reached the
-disk, and many writers share one flush. Reading takes one statement and sees every commit before it.
+disk, and many requests share one flush. Processes write one after the other. Reading takes one statement and sees every
+commit before it.
+
+A pair of a user and an item has one row, which says what the events of the pair came to. They are taken in the order in
+which they are committed, whatever their times: `EventTables.upsert` has the rule.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import itertools
 import queue
-import secrets
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -22,18 +22,16 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import sqlalchemy as sql
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from komd.errors import KomdError
 from komd.serve.event_databases import engine
+from komd.serve.event_tables import FORMAT, EventTables
 
-__all__ = ["EventStore", "StoreError", "StoredHistory"]
+__all__ = ["EventStore", "NewEvent", "StoreError", "StoredEvent", "StoredHistory"]
 
-_FORMAT = "1"
 _REQUESTS = 256  # in one commit
-_ROWS = 10_000  # pairs in one commit, about
+_ROWS = 10_000  # events in one commit, about
 _RETRYABLE = ("40001", "40P01")  # states of PostgreSQL: serialization failure, deadlock
 _TRIES = 3  # of a commit that was rolled back by another one
 
@@ -42,11 +40,35 @@ class StoreError(KomdError):
     """The database cannot be reached or does not answer."""
 
 
+class NewEvent(NamedTuple):
+    """An event to store: `kind` is "chosen", "disliked" or "withdrawn"; times are milliseconds since 1970."""
+
+    user: str
+    item: str
+    kind: str = "chosen"
+    weight: float | None = None
+    time: int | None = None
+    """When it happened; None: when it is stored."""
+
+
+class StoredEvent(NamedTuple):
+    """What the events of one user and one item came to."""
+
+    item: str
+    at: int
+    """When the last event that said something new was stored (milliseconds since 1970)."""
+    kind: str
+    weight: float | None
+    """The last weight that was given."""
+    time: int
+    """When it happened last (milliseconds since 1970)."""
+
+
 class StoredHistory(NamedTuple):
     """What the store knows of a user."""
 
-    events: list[tuple[str, int]]
-    """Items and the time each came (milliseconds since 1970), oldest first."""
+    events: list[StoredEvent]
+    """One for each item, in the order they were stored."""
     forgotten: bool
     """Whether what a model knows of this user must not be used."""
 
@@ -57,27 +79,11 @@ class EventStore:
     def __init__(self, url: str, *, threads: int = 4) -> None:
         self._engine = engine(url, threads)
         self._writing = self._engine.execution_options(writing=True)
-        self._text = sql.Text(collation="C") if self._engine.dialect.name == "postgresql" else sql.Text()
-        schema = sql.MetaData()
-        self._events = sql.Table(
-            "komd_events",
-            schema,
-            sql.Column("user_id", self._text, primary_key=True),
-            sql.Column("item_id", self._text, primary_key=True),
-            sql.Column("at", sql.BigInteger, nullable=False),
-            sqlite_with_rowid=False,
-        )
-        self._forgotten = sql.Table("komd_forgotten", schema, sql.Column("mark", sql.Text, primary_key=True))
-        self._settings = sql.Table(
-            "komd_settings",
-            schema,
-            sql.Column("name", sql.Text, primary_key=True),
-            sql.Column("value", sql.Text, nullable=False),
-        )
-        self._history_query = self._make_history_query()
-        self._insert = postgresql_insert if self._engine.dialect.name == "postgresql" else sqlite_insert
+        self._tables = EventTables(self._engine.dialect)
+        self._history_query = self._tables.history_query()  # building a statement takes longer than running it
+        self._upsert = self._tables.upsert()
         try:
-            self._key = self._prepare(schema)
+            self._key = self._prepare()
         except SQLAlchemyError as error:
             self._engine.dispose()
             raise StoreError(f"the store {self.name} cannot be used: {_reason(error)}") from error
@@ -96,39 +102,32 @@ class EventStore:
     def history(self, user: str, *, newest: int = 10_000) -> StoredHistory:
         """What is stored of a user: their `newest` events, and whether they were forgotten."""
         rows = self._read(self._history_query, {"user": user, "newest": newest, "mark": self._mark(user)})
-        found = [(str(item), int(at)) for item, at in rows if item is not None]
-        return StoredHistory(sorted(found, key=lambda event: (event[1], event[0])), len(found) < len(rows))
-
-    def _make_history_query(self) -> Any:
-        """The query of `history`: one statement, so that both parts see the same state. Made once: building it takes
-        longer than running it."""
-        events = self._events.c
-        latest = (
-            sql.select(events.item_id, events.at)
-            .where(events.user_id == sql.bindparam("user"))
-            .order_by(events.at.desc(), events.item_id.desc())
-            .limit(sql.bindparam("newest", type_=sql.Integer))
-            .subquery()
-        )
-        forgotten = self._forgotten.c.mark == sql.bindparam("mark")
-        mark = sql.select(sql.null().label("item_id"), sql.literal(-1).label("at")).where(forgotten)
-        return sql.union_all(sql.select(latest.c.item_id, latest.c.at), mark)
+        found = [
+            StoredEvent(str(item), int(at), str(kind), weight, int(at if when is None else when))
+            for item, at, kind, weight, when in rows
+            if item is not None
+        ]
+        return StoredHistory(sorted(found, key=lambda event: (event.at, event.item)), len(found) < len(rows))
 
     def users(self, prefix: str, n: int) -> list[str]:
-        """Up to n users with live events whose id has this prefix, in order."""
-        user = self._events.c.user_id
-        query = sql.select(user).where(user >= prefix, user < prefix + "\U0010ffff") if prefix else sql.select(user)
+        """Up to n users with live events, other than withdrawn ones, whose id has this prefix, in order."""
+        user = self._tables.events.c.user_id
+        query = sql.select(user).where(self._tables.events.c.kind != "withdrawn")
+        if prefix:
+            query = query.where(user >= prefix, user < prefix + "\U0010ffff")
         return [str(row[0]) for row in self._read(query.distinct().order_by(user).limit(n))]
 
     def among_forgotten(self, users: Sequence[str]) -> set[str]:
         """Those of these users that were forgotten."""
         marks = {self._mark(user): user for user in users}
-        rows = self._read(sql.select(self._forgotten.c.mark).where(self._forgotten.c.mark.in_(list(marks))))
+        rows = self._read(
+            sql.select(self._tables.forgotten.c.mark).where(self._tables.forgotten.c.mark.in_(list(marks)))
+        )
         return {marks[row[0]] for row in rows}
 
     def ping(self) -> None:
         """Raises StoreError when the database does not answer."""
-        self._read(sql.select(self._settings.c.value).limit(1))
+        self._read(sql.select(self._tables.settings.c.value).limit(1))
 
     def _read(self, statement: Any, values: dict[str, Any] | None = None) -> list[Any]:
         try:
@@ -139,9 +138,12 @@ class EventStore:
 
     # ---- writing ----------------------------------------------------------------------------------------------
 
-    def add(self, pairs: Iterable[tuple[str, str]]) -> Future[int]:
-        """Store these (user, item) pairs. When the future is done they are on the disk; it says how many were new."""
-        return self._submit(_Write(tuple(dict.fromkeys(pairs))))
+    def add(self, events: Iterable[NewEvent]) -> Future[int]:
+        """Store events, in this order. When the future is done they are on the disk.
+
+        It says of how many pairs they said something new.
+        """
+        return self._submit(_Write(tuple(events)))
 
     def forget(self, user: str) -> Future[int]:
         """Delete a user's events and ignore what models know of them. The future says how many events there were."""
@@ -164,14 +166,14 @@ class EventStore:
     def _write(self) -> None:
         """The writing thread: take the waiting requests, commit them together, answer."""
         while (first := self._queue.get()) is not None:
-            group, pairs = [first], len(first.pairs)
-            while len(group) < _REQUESTS and pairs < _ROWS and not self._queue.empty():
+            group, rows = [first], len(first.events)
+            while len(group) < _REQUESTS and rows < _ROWS and not self._queue.empty():
                 following = self._queue.get()
                 if following is None:
                     self._queue.put(None)  # ends the outer loop
                     break
                 group.append(following)
-                pairs += len(following.pairs)
+                rows += len(following.events)
             group = [write for write in group if write.answer.set_running_or_notify_cancel()]
             try:
                 answers = self._commit(group)
@@ -192,30 +194,41 @@ class EventStore:
             try:
                 with self._writing.begin() as connection:
                     return [
-                        self._insert_new(connection, write.pairs)
+                        self._store(connection, write.events)
                         if write.forget is None
                         else self._delete(connection, write.forget)
                         for write in group
                     ]
             except DBAPIError as error:
-                # Two processes may lock the same rows in opposite order, or an idle connection may be lost:
-                # what was rolled back is retried.
+                # Another program may lock the same rows in opposite order, or an idle connection may be lost: what was
+                # rolled back is retried.
                 retryable = getattr(error.orig, "sqlstate", None) in _RETRYABLE or error.connection_invalidated
                 if attempt == _TRIES - 1 or not retryable:
                     raise
         raise AssertionError("unreachable")
 
-    def _insert_new(self, connection: sql.Connection, pairs: Sequence[tuple[str, str]]) -> int:
+    def _store(self, connection: sql.Connection, events: Sequence[NewEvent]) -> int:
         now = time.time_ns() // 1_000_000
-        rows = [{"user_id": u, "item_id": i, "at": now} for u, i in sorted(pairs)]  # one order: fewer deadlocks
+        # The events of each pair together and in their order, without immediate repetitions.
+        ordered = [event for event, _ in itertools.groupby(sorted(events, key=lambda event: event[:2]))]
+        rows = [{"user_id": u, "item_id": i, "at": now, "kind": k, "weight": w, "time": t} for u, i, k, w, t in ordered]
+        counted = {"preserve_rowcount": True}
         if not rows:
             return 0
-        statement = self._insert(self._events).on_conflict_do_nothing()
-        return int(connection.execute(statement, rows, execution_options={"preserve_rowcount": True}).rowcount)
+        if len({event[:2] for event in ordered}) == len(rows):
+            return int(connection.execute(self._upsert, rows, execution_options=counted).rowcount)
+        changed = {
+            event[:2]
+            for event, row in zip(ordered, rows, strict=True)
+            if connection.execute(self._upsert, row, execution_options=counted).rowcount
+        }
+        return len(changed)
 
     def _delete(self, connection: sql.Connection, user: str) -> int:
-        gone = connection.execute(sql.delete(self._events).where(self._events.c.user_id == user)).rowcount
-        connection.execute(self._insert(self._forgotten).values(mark=self._mark(user)).on_conflict_do_nothing())
+        gone = connection.execute(sql.delete(self._tables.events).where(self._tables.events.c.user_id == user)).rowcount
+        connection.execute(
+            self._tables.insert(self._tables.forgotten).values(mark=self._mark(user)).on_conflict_do_nothing()
+        )
         return int(gone)
 
     # ---- inside -----------------------------------------------------------------------------------------------
@@ -223,30 +236,27 @@ class EventStore:
     def _mark(self, user: str) -> str:
         return hmac.new(self._key, user.encode(), hashlib.sha256).hexdigest()
 
-    def _prepare(self, schema: sql.MetaData) -> bytes:
-        """Create the tables if they do not exist; returns the key of the marks."""
+    def _prepare(self) -> bytes:
+        """Make the tables ready; returns the key of the marks."""
         for attempt in range(_TRIES):
             try:
                 with self._writing.begin() as connection:
-                    schema.create_all(connection)
-                    for row in (("format", _FORMAT), ("key", secrets.token_hex(32))):
-                        connection.execute(self._insert(self._settings).values(row).on_conflict_do_nothing())
-                    held = {str(name): str(value) for name, value in connection.execute(sql.select(self._settings))}
+                    held = self._tables.prepare(connection)
                     break
             except DBAPIError:  # another worker is creating them at the same moment
                 if attempt == _TRIES - 1:
                     raise
                 time.sleep(0.1)
-        if held["format"] != _FORMAT:
-            raise StoreError(f"the store {self.name} is of format {held['format']}; this komd reads {_FORMAT}")
+        if held["format"] != FORMAT:
+            raise StoreError(f"the store {self.name} is of format {held['format']}; this komd reads {FORMAT}")
         return bytes.fromhex(held["key"])
 
 
 @dataclass(frozen=True)
 class _Write:
-    """A request to the writing thread: pairs to add, or a user to forget."""
+    """A request to the writing thread: events to add, or a user to forget."""
 
-    pairs: tuple[tuple[str, str], ...]
+    events: tuple[NewEvent, ...]
     forget: str | None = None
     answer: Future[int] = field(default_factory=Future)
 

@@ -6,7 +6,8 @@ Every user is served by their history alone, as the library serves users it does
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from komd.models.registry import load
 from komd.serve.id_text import numbers_of, text_of, texts_of
 from komd.serve.item_names import ItemNames
 from komd.serve.name_search import NameIndex
+from komd.serve.user_row import UserRow, histories_of
 
 __all__ = ["ModelSnapshot", "RankedList", "Reason"]
 
@@ -32,9 +34,13 @@ _POINTS = 240  # of the curve of popularity
 
 @dataclass(frozen=True)
 class Reason:
-    """Why an item got its score: contributions of the history's items, the largest first, and the rest of the sum."""
+    """Why an item got its score: contributions of the history's items, the largest first, and the rest of the sum.
+
+    Dislikes that count in scores are among the items, and marked.
+    """
 
     items: NDArray[np.int32]
+    disliked: NDArray[np.bool_]
     contributions: NDArray[np.float64]
     others: int
     others_contribution: float
@@ -86,7 +92,7 @@ class ModelSnapshot:
         for array in self.model.learned_arrays().values():
             array.ravel().view(np.uint8)[::4096].max(initial=0)
         row = np.arange(min(2, len(self.catalogue.order)), dtype=np.int32)
-        self.recommend([row], n=3, reasons=2)
+        self.recommend([UserRow(row)], n=3, at=0, reasons=2)
         self.model.nearest_items(0, 3)
         _ = self.catalogue.popularity, self.curve, self._labels
 
@@ -133,38 +139,30 @@ class ModelSnapshot:
             return [names[number] for number in numbers.tolist()]
         return list(self.names.names.take(pa.array(numbers)).to_pylist())
 
-    def learned_history(self, user: str) -> NDArray[np.int32] | None:
-        """The history of a user the model was fitted on; None for others."""
+    def learned_row(self, user: str) -> UserRow | None:
+        """What the model knows of a user it was fitted on; None for others."""
         row = int(numbers_of(self.catalogue.users, [user])[0])
-        return None if row < 0 else self.catalogue.histories.row(row)
-
-    def seen(self, user: str) -> NDArray[np.int32]:
-        """Items that a user the model was fitted on knows besides the history; none for others."""
-        seen = self.catalogue.histories.seen
-        row = -1 if seen is None else int(numbers_of(self.catalogue.users, [user])[0])
-        return np.zeros(0, np.int32) if seen is None or row < 0 else seen.row(row)
+        return None if row < 0 else UserRow.of_histories(self.catalogue.histories, row)
 
     # ---- lists ------------------------------------------------------------------------------------------------
 
     def recommend(
         self,
-        rows: list[NDArray[np.int32]],
+        rows: Sequence[UserRow],
         *,
         n: int,
-        seen: list[NDArray[np.int32]] | None = None,
+        at: int,
         exclude_seen: bool = True,
         allow: NDArray[np.int32] | None = None,
         deny: NDArray[np.int32] | None = None,
         max_popularity: int | None = None,
         reasons: int | None = None,
     ) -> list[RankedList]:
-        """The lists of users with these histories; with the largest `reasons` contributions when given.
+        """The lists of these users; with the largest `reasons` contributions when given.
 
-        `seen` are the items that each of them knows besides.
+        Ages are measured from `at` (microseconds since 1970), by models that have a half-life.
         """
-        histories = Histories.of_rows(rows)
-        if seen is not None and any(map(len, seen)):
-            histories = replace(histories, seen=Histories.of_rows(seen))
+        histories = histories_of(rows, at)
         candidates = self._candidates(allow, deny, max_popularity)
         lists: list[RankedList] = []
         for block in self.model.ranked_blocks(histories, RankingRequest(n, candidates, exclude_seen), threads=1):
@@ -187,11 +185,13 @@ class ModelSnapshot:
 
     def _reasons(self, user: Histories, items: NDArray[np.int32], largest: int) -> list[Reason]:
         found = self.model.explained(user, items)
+        disliked = ~np.isin(found.items, user.indices)
         reasons = []
         for parts, rest in zip(found.parts.T, found.global_terms.tolist(), strict=True):
             order = np.argsort(-np.abs(parts), kind="stable")
             shown, hidden = order[:largest], order[largest:]
-            reasons.append(Reason(found.items[shown], parts[shown], len(hidden), float(parts[hidden].sum()), rest))
+            others = float(parts[hidden].sum())
+            reasons.append(Reason(found.items[shown], disliked[shown], parts[shown], len(hidden), others, rest))
         return reasons
 
     @cached_property
@@ -203,7 +203,7 @@ class ModelSnapshot:
 
     def about(self) -> dict[str, Any]:
         """What the service says of the model."""
-        catalogue = self.catalogue
+        catalogue, settings = self.catalogue, self.model.get_params()
         return {
             "model": self.model.text,
             "version": self.version,
@@ -213,4 +213,7 @@ class ModelSnapshot:
             "interactions": len(catalogue.histories.indices),
             "named_items": self.names.known,
             "example_item": text_of(catalogue.items[int(catalogue.order[0])]),
+            "uses_weights": self.model.uses_weights and settings.get("weighting") != "none",
+            "half_life": settings.get("half_life"),
+            "dislikes_weight": settings.get("dislikes_weight", 0.0),
         }

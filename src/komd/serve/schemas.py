@@ -6,10 +6,13 @@ name another part of komd has keeps its name in the description by `title` and `
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import time
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from komd.serve.event_store import NewEvent
+from komd.serve.posted_values import Moment, Weight
 from komd.serve.serve_settings import Limits
 
 __all__ = [
@@ -24,6 +27,7 @@ __all__ = [
     "EventsKept",
     "Forgotten",
     "Health",
+    "HistoryItem",
     "Identifier",
     "Item",
     "Items",
@@ -50,6 +54,9 @@ Identifier = Text | _Number
 """An id as it may be sent. Validated without a call into Python, of which a request may need thousands."""
 
 
+_AHEAD = 86_400_000  # milliseconds that a posted event may be ahead of this machine's clock: a day
+
+
 def _texts(ids: list[str | int] | None) -> list[str] | None:
     return None if ids is None else [one if type(one) is str else str(one) for one in ids]
 
@@ -69,12 +76,40 @@ class ErrorDetail(BaseModel, title="Problem"):
 # ---- recommending ---------------------------------------------------------------------------------------------
 
 
+class HistoryItem(_Request):
+    """An item of a history with its weight and its time, as far as they are known."""
+
+    item_id: Identifier
+    weight: Weight | None = Field(
+        default=None, description="How much it counts, such as a number of plays; 1 if not given."
+    )
+    time: Moment | None = Field(
+        default=None,
+        description="When it was chosen: ISO 8601 text (UTC unless it says otherwise) or milliseconds since 1970. "
+        "Without a time its age is 0.",
+    )
+
+
 class Ask(_Request, json_schema_extra={"examples": [{"history": ["i7", "i42"], "n": 10, "explain": True}]}):
     """A request: for which user, and how. Give `user_id` or `history`, not both."""
 
     user_id: Identifier | None = Field(default=None, description="A user whose history is known or has been posted.")
-    history: list[Identifier] | None = Field(
-        default=None, max_length=LIMITS.history, description="What a user chose, known or not."
+    history: list[Text | _Number | HistoryItem] | None = Field(
+        default=None,
+        max_length=LIMITS.history,
+        description="What a user chose, known or not: ids, or objects with item_id, weight and time. "
+        "An item that is given twice counts as it was given first.",
+    )
+    dislikes: list[Identifier] | None = Field(
+        default=None,
+        max_length=LIMITS.history,
+        description="With a history: what the user dislikes. It is never recommended, and counts against what is "
+        "similar to it if the model weighs dislikes. Dislikes of a user_id are posted as events.",
+    )
+    at: Moment | None = Field(
+        default=None,
+        description="For models with a half-life, the moment from which ages are measured: ISO 8601 text (UTC unless "
+        "it says otherwise) or milliseconds since 1970; now by default. What is later has age 0.",
     )
     n: int = Field(default=10, ge=1, le=LIMITS.n, description="Length of the list.")
     exclude_seen: bool = Field(default=True, description="Leave out what is in the history.")
@@ -95,6 +130,12 @@ class Ask(_Request, json_schema_extra={"examples": [{"history": ["i7", "i42"], "
             raise ValueError("give user_id or history, one of them")
         if self.explain and self.n > LIMITS.explained:
             raise ValueError(f"with explain, n is at most {LIMITS.explained}")
+        if self.dislikes is not None:
+            if self.history is None:
+                raise ValueError("dislikes: they belong to a history; those of a user_id are posted to /v1/events")
+            both = set(self.chosen).intersection(self.disliked)
+            if both:
+                raise ValueError(f"dislikes: {min(both)!r} is in the history as well")
         return self
 
     @property
@@ -104,8 +145,30 @@ class Ask(_Request, json_schema_extra={"examples": [{"history": ["i7", "i42"], "
 
     @property
     def chosen(self) -> list[str]:
-        """The history as texts."""
-        return _texts(self.history) or []
+        """The ids of the history as texts."""
+        return [
+            one if type(one) is str else str(one.item_id if isinstance(one, HistoryItem) else one)
+            for one in self.history or ()
+        ]
+
+    @property
+    def weights(self) -> list[float | None] | None:
+        """The weights of the history; None if there is none."""
+        return self._given("weight")
+
+    @property
+    def times(self) -> list[int | None] | None:
+        """The times of the history; None if there is none."""
+        return self._given("time")
+
+    def _given(self, name: str) -> list[Any] | None:
+        values = [getattr(one, name) if type(one) is HistoryItem else None for one in self.history or ()]
+        return None if values.count(None) == len(values) else values
+
+    @property
+    def disliked(self) -> list[str]:
+        """The dislikes as texts."""
+        return _texts(self.dislikes) or []
 
     @property
     def allowed(self) -> list[str] | None:
@@ -120,7 +183,7 @@ class Ask(_Request, json_schema_extra={"examples": [{"history": ["i7", "i42"], "
     def options(self) -> Any:
         """All of the request but the user: requests that agree in it are ranked together."""
         lists = tuple(None if ids is None else tuple(ids) for ids in (self.items, self.exclude))
-        return self.n, self.exclude_seen, lists, self.max_popularity, self.explain, self.reasons
+        return self.n, self.exclude_seen, lists, self.max_popularity, self.explain, self.reasons, self.at
 
 
 class Batch(_Request):
@@ -130,11 +193,12 @@ class Batch(_Request):
 
 
 class Contribution(BaseModel):
-    """What one item of the history adds to a score."""
+    """What one item of the history, or one that the user dislikes, adds to a score."""
 
     item_id: str
     name: str
     contribution: float
+    disliked: bool = Field(default=False, description="Whether it is an item that the user dislikes.")
 
 
 class Other(BaseModel):
@@ -187,33 +251,60 @@ class BatchAnswer(BaseModel):
 
 
 class Event(_Request):
-    """A user chose an item."""
+    """A user chose or dislikes an item, or takes back what was said of it."""
 
     user_id: Identifier
     item_id: Identifier
+    kind: Literal["chosen", "disliked", "withdrawn"] = Field(
+        default="chosen",
+        description="disliked: it is not part of the history and never recommended. withdrawn: the pair is removed, "
+        "also what the model knows of it.",
+    )
+    weight: Weight | None = Field(
+        default=None, description="How much a choice counts, such as a number of plays; 1 if it was never given."
+    )
+    time: Moment | None = Field(
+        default=None,
+        description="When it happened: ISO 8601 text (UTC unless it says otherwise) or milliseconds since 1970; now by "
+        "default, and at most a day ahead.",
+    )
 
     @property
-    def pair(self) -> tuple[str, str]:
-        """The ids as texts."""
-        return str(self.user_id), str(self.item_id)
+    def new_event(self) -> NewEvent:
+        """The event with ids as texts."""
+        return NewEvent(str(self.user_id), str(self.item_id), self.kind, self.weight, self.time)
 
 
 class PostedEvents(_Request, json_schema_extra={"examples": [{"events": [{"user_id": "ana", "item_id": "i7"}]}]}):
-    """One event or many. The same event again changes nothing."""
+    """One event or many, in their order.
+
+    Of a pair, the last kind, the last weight that was given and the latest time hold; another kind begins the pair
+    anew. An event that says nothing new changes nothing.
+    """
 
     events: list[Event] = Field(min_length=1, max_length=LIMITS.events)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> PostedEvents:
+        latest = time.time_ns() // 1_000_000 + _AHEAD
+        for k, event in enumerate(self.events):
+            if event.weight is not None and event.kind != "chosen":
+                raise ValueError(f"events.{k}.weight: only a choice has a weight, and this event is {event.kind}")
+            if event.time is not None and event.time > latest:
+                raise ValueError(f"events.{k}.time: it is more than a day ahead of this machine's clock")
+        return self
 
 
 class EventsKept(BaseModel):
     """What was stored. It is on the disk, and part of the next recommendation."""
 
     events: int = Field(description="Distinct pairs in the post.")
-    new: int = Field(description="How many were not there before.")
+    new: int = Field(description="Of how many of them something new was said.")
     unknown_items: list[str] = Field(description="Items the model does not know yet: stored, not used until it does.")
 
 
 class Entry(BaseModel):
-    """One item of a user's history."""
+    """One item of a user's history or dislikes."""
 
     item_id: str
     name: str
@@ -221,6 +312,8 @@ class Entry(BaseModel):
     popularity: int
     popularity_rank: int | None
     at: int | None = Field(description="When it was posted (milliseconds since 1970); null when it is from the model.")
+    weight: float = Field(default=1, description="Its weight, posted or from the model; 1 if none was given.")
+    time: int | None = Field(default=None, description="When it happened (milliseconds since 1970), if that is known.")
 
 
 class UserHistory(BaseModel, title="Person"):
@@ -231,6 +324,7 @@ class UserHistory(BaseModel, title="Person"):
     user_id: str
     items: list[Entry]
     low_rated: list[str] = Field(description="Items rated too low to be in the history, which the model knows of.")
+    disliked: list[Entry] = Field(default=[], description="Items that the user dislikes.")
 
 
 class UserIds(BaseModel, title="People"):
@@ -299,6 +393,11 @@ class Model(BaseModel):
     interactions: int
     named_items: int
     example_item: str
+    uses_weights: bool = Field(default=False, description="Whether weights make a difference to this model.")
+    half_life: str | None = Field(default=None, description='After what time an event counts half, such as "30d".')
+    dislikes_weight: float = Field(
+        default=0, description="How much dislikes count in scores. They are left out of every list, whatever it is."
+    )
 
 
 class Health(BaseModel):

@@ -5,19 +5,22 @@ Everything here is plain Python that may wait or compute; the API calls it from 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from komd.serve import schemas
-from komd.serve.event_store import EventStore, StoredHistory
+from komd.serve.event_store import EventStore, NewEvent, StoredEvent, StoredHistory
 from komd.serve.hot_reload import ModelWatcher
 from komd.serve.id_text import users_beginning
 from komd.serve.model_snapshot import ModelSnapshot, RankedList, Reason
 from komd.serve.serve_settings import Limits
+from komd.serve.user_row import NO_TIME, UserRow
 
 __all__ = ["Service"]
 
@@ -25,11 +28,18 @@ _NO_ITEMS = np.zeros(0, np.int32)
 
 
 class _KnownOf(NamedTuple):
-    """What is known of the user of one request, in inside numbers."""
+    """What is known of the user of one request: by the model's items, and the items that the model does not know."""
 
-    history: NDArray[np.int32]
-    unknown: list[str]  # items that the model does not know
-    seen: NDArray[np.int32]  # items known to the user besides the history
+    row: UserRow
+    unknown: list[str]
+
+
+class _JoinedHistory(NamedTuple):
+    """What is known of a user: what the model has, unless forgotten, and what was posted since."""
+
+    row: UserRow
+    stored: StoredHistory
+    unknown: list[StoredEvent]  # events with items that the model does not know, without withdrawn ones
 
 
 class Service:
@@ -49,6 +59,7 @@ class Service:
     def recommend_all(self, asks: list[schemas.Ask]) -> list[schemas.RecommendationList]:
         """The lists of several users, all by the same model. Requests with the same options are ranked together."""
         snapshot = self.watcher.current
+        now = time.time_ns() // 1000
         users = [self._known_of(snapshot, ask) for ask in asks]
         groups: dict[Any, list[int]] = {}
         for k, ask in enumerate(asks):
@@ -59,9 +70,9 @@ class Service:
             allow, allow_unknown = (None, []) if ask.allowed is None else snapshot.find_items(ask.allowed)
             deny, deny_unknown = (None, []) if ask.denied is None else snapshot.find_items(ask.denied)
             lists = snapshot.recommend(
-                [users[k].history for k in group],
-                seen=[users[k].seen for k in group],
+                [users[k].row for k in group],
                 n=ask.n,
+                at=now if ask.at is None else 1000 * ask.at,
                 exclude_seen=ask.exclude_seen,
                 allow=allow,
                 deny=deny,
@@ -75,47 +86,59 @@ class Service:
 
     def _known_of(self, snapshot: ModelSnapshot, ask: schemas.Ask) -> _KnownOf:
         if ask.user is None:
-            return _KnownOf(*snapshot.find_items(ask.chosen), _NO_ITEMS)
-        history, unknown, stored = self._history(snapshot, ask.user)
-        unseen = stored.forgotten or not ask.exclude_low_rated
-        return _KnownOf(history, unknown, _NO_ITEMS if unseen else snapshot.seen(ask.user))
+            texts, disliked = ask.chosen, ask.disliked
+            numbers = snapshot.item_numbers(texts)
+            dislikes, unknown = snapshot.find_items(disliked) if disliked else (_NO_ITEMS, [])
+            unknown = [text for text, number in zip(texts, numbers.tolist(), strict=True) if number < 0] + unknown
+            return _KnownOf(UserRow.posted(numbers, dislikes, ask.weights, ask.times), unknown)
+        found = self._joined(snapshot, ask.user)
+        row = found.row if ask.exclude_low_rated else replace(found.row, seen=_NO_ITEMS)
+        return _KnownOf(row, [event.item for event in found.unknown])
 
-    def _history(self, snapshot: ModelSnapshot, user: str) -> tuple[NDArray[np.int32], list[str], StoredHistory]:
-        """The one history of a user: what the model has, unless forgotten, and what was posted since."""
+    def _joined(self, snapshot: ModelSnapshot, user: str) -> _JoinedHistory:
         stored = self.events.history(user, newest=self.limits.stored)
-        history, unknown = snapshot.find_items([item for item, _ in stored.events])
-        learned = None if stored.forgotten else snapshot.learned_history(user)
-        if learned is not None:
-            history = np.union1d(learned, history).astype(np.int32)
-        return history, unknown, stored
+        row = (None if stored.forgotten else snapshot.learned_row(user)) or UserRow()
+        if not stored.events:
+            return _JoinedHistory(row, stored, [])
+        numbers = snapshot.item_numbers([event.item for event in stored.events]).tolist()
+        known = [(number, event) for number, event in zip(numbers, stored.events, strict=True) if number >= 0]
+        of_kind = {
+            kind: np.array([number for number, event in known if event.kind == kind], np.int32)
+            for kind in ("chosen", "disliked", "withdrawn")
+        }
+        choices = [event for _, event in known if event.kind == "chosen"]
+        weights, times = [event.weight for event in choices], [event.time for event in choices]
+        row = row.joined(of_kind["chosen"], weights, times, of_kind["disliked"], of_kind["withdrawn"])
+        unknown = [
+            event
+            for number, event in zip(numbers, stored.events, strict=True)
+            if number < 0 and event.kind != "withdrawn"
+        ]
+        return _JoinedHistory(row, stored, unknown)
 
     # ---- users ------------------------------------------------------------------------------------------------
 
-    def add_events(self, pairs: list[tuple[str, str]]) -> tuple[Future[int], schemas.EventsKept]:
+    def add_events(self, events: list[NewEvent]) -> tuple[Future[int], schemas.EventsKept]:
         """Store events: the response is true once the future is done, which says how many were new."""
-        _, unknown = self.watcher.current.find_items(list(dict.fromkeys(item for _, item in pairs)))
-        return self.events.add(pairs), schemas.EventsKept(events=len(set(pairs)), new=0, unknown_items=unknown)
+        _, unknown = self.watcher.current.find_items(list(dict.fromkeys(event.item for event in events)))
+        pairs = len({(event.user, event.item) for event in events})
+        return self.events.add(events), schemas.EventsKept(events=pairs, new=0, unknown_items=unknown)
 
     def user_history(self, user: str) -> schemas.UserHistory | None:
-        """The complete history of a user; None when nothing is known of them."""
+        """Everything that is known of a user; None when nothing is."""
         snapshot = self.watcher.current
-        history, unknown, stored = self._history(snapshot, user)
-        low = _NO_ITEMS if stored.forgotten else snapshot.seen(user)
-        if not len(history) and not unknown and not len(low):
+        row, stored, unknown = self._joined(snapshot, user)
+        if not len(row.items) + len(row.dislikes) + len(row.seen) + len(unknown):
             return None
-        when = dict(stored.events)
-        entries = [
-            schemas.Entry(
-                item_id=text, name=name, in_model=True, popularity=count, popularity_rank=number + 1, at=when.get(text)
-            )
-            for number, text, name, count in _labels(snapshot, history)
-        ]
-        entries += [
-            schemas.Entry(item_id=text, name=text, in_model=False, popularity=0, popularity_rank=None, at=when[text])
-            for text in unknown
-        ]
-        entries.sort(key=lambda entry: entry.at or 0)
-        return schemas.UserHistory(user_id=user, items=entries, low_rated=snapshot.item_texts(low))
+        posted = {event.item: event for event in stored.events}
+        history = _entries(snapshot, row.items, posted, row.weights, row.times)
+        history += [_unknown_entry(event) for event in unknown if event.kind == "chosen"]
+        disliked = _entries(snapshot, row.dislikes, posted)
+        disliked += [_unknown_entry(event) for event in unknown if event.kind == "disliked"]
+        for entries in (history, disliked):
+            entries.sort(key=lambda entry: entry.at or 0)
+        low = snapshot.item_texts(row.seen)
+        return schemas.UserHistory(user_id=user, items=history, low_rated=low, disliked=disliked)
 
     def user_ids(self, prefix: str, n: int) -> list[str]:
         """Up to n user ids with this prefix: those of the model and those of the store, without the forgotten."""
@@ -168,6 +191,49 @@ def _labels(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> Iterator[tup
     return zip(numbers.tolist(), texts, names, popularity, strict=True)
 
 
+def _entries(
+    snapshot: ModelSnapshot,
+    numbers: NDArray[np.int32],
+    posted: dict[str, StoredEvent],
+    weights: NDArray[np.float32] | None = None,
+    times: NDArray[np.int64] | None = None,
+) -> list[schemas.Entry]:
+    """Items of a user's history or dislikes; without `times`, the time is that of the posted event."""
+    entries = []
+    for k, (number, text, name, count) in enumerate(_labels(snapshot, numbers)):
+        event = posted.get(text)
+        if times is not None:
+            happened = None if times[k] == NO_TIME else int(times[k]) // 1000
+        else:
+            happened = None if event is None else event.time
+        entry = schemas.Entry(
+            item_id=text,
+            name=name,
+            in_model=True,
+            popularity=count,
+            popularity_rank=number + 1,
+            at=None if event is None else event.at,
+            weight=1.0 if weights is None else float(str(weights[k])),  # as it was written: 0.1 and not 0.10000000149
+            time=happened,
+        )
+        entries.append(entry)
+    return entries
+
+
+def _unknown_entry(event: StoredEvent) -> schemas.Entry:
+    """An item that was posted and that the model does not know."""
+    return schemas.Entry(
+        item_id=event.item,
+        name=event.item,
+        in_model=False,
+        popularity=0,
+        popularity_rank=None,
+        at=event.at,
+        weight=1.0 if event.weight is None else event.weight,
+        time=event.time,
+    )
+
+
 def _items(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> list[schemas.Item]:
     details = snapshot.names.details
     return [
@@ -201,8 +267,10 @@ def _response(
 def _why(snapshot: ModelSnapshot, reason: Reason) -> schemas.Why:
     texts, names = snapshot.item_texts(reason.items), snapshot.item_names(reason.items)
     parts = [
-        schemas.Contribution(item_id=text, name=name, contribution=part)
-        for text, name, part in zip(texts, names, reason.contributions.tolist(), strict=True)
+        schemas.Contribution(item_id=text, name=name, contribution=part, disliked=disliked)
+        for text, name, part, disliked in zip(
+            texts, names, reason.contributions.tolist(), reason.disliked.tolist(), strict=True
+        )
     ]
     others = schemas.Other(items=reason.others, contribution=reason.others_contribution)
     return schemas.Why(contributions=parts, others=others, global_term=reason.global_term)

@@ -1,4 +1,4 @@
-// The page: a history in this tab, and the recommendations for it. Nothing is stored.
+// The page: a history and dislikes in this tab, and the recommendations for them. Nothing is stored.
 
 import { drawCards } from "./cards.js";
 import { Problem, ask, id } from "./client.js";
@@ -11,18 +11,22 @@ const LENGTH = 10;
 const REASONS = 6;
 const HUES = 8;
 
-const state = { history: [], answer: null, curve: null, limit: null, hues: new Map(), whose: null };
+const DISLIKED = "not="; // before the id of a disliked item in the address; ids have no = there
+
+const state = { history: [], dislikes: [], answer: null, curve: null, limit: null, hues: new Map(), whose: null };
 let turn = null;
 
 const hueOf = (item) => state.hues.get(item) ?? "rest";
 
 function remember() {
-  const fragment = state.history.map((item) => id(item.item_id)).join("&");
+  const disliked = state.dislikes.map((item) => DISLIKED + id(item.item_id));
+  const fragment = [...state.history.map((item) => id(item.item_id)), ...disliked].join("&");
   history.replaceState(null, "", fragment.length < 4000 && fragment ? `#${fragment}` : location.pathname);
 }
 
-function setHistory(items, whose = null) {
+function setHistory(items, whose = null, dislikes = state.dislikes) {
   state.history = items;
+  state.dislikes = dislikes;
   state.whose = whose;
   remember();
   drawHistory();
@@ -46,7 +50,26 @@ function colour(answer) {
 function add(item) {
   if (state.history.some((one) => one.item_id === item.item_id)) return;
   say(`Added ${item.name}.`);
-  setHistory([item, ...state.history], state.whose);
+  setHistory([item, ...state.history], state.whose, without(state.dislikes, item));
+}
+
+const without = (items, item) => items.filter((one) => one.item_id !== item.item_id);
+
+// The button of the card that takes the place of the disliked one gets the focus.
+async function dislike(item) {
+  const at = state.answer.items.findIndex((row) => row.item_id === item.item_id);
+  say(`${item.name} is not for you.`);
+  await setHistory(state.history, state.whose, [item, ...without(state.dislikes, item)]);
+  const buttons = find("cards").querySelectorAll(".dislike");
+  (buttons[Math.min(at, buttons.length - 1)] ?? find("search-input")).focus({ preventScroll: true });
+}
+
+function undo(item) {
+  const at = state.dislikes.indexOf(item);
+  say(`${item.name} may be recommended again.`);
+  setHistory(state.history, state.whose, without(state.dislikes, item));
+  const buttons = find("disliked").querySelectorAll("button");
+  (buttons[Math.min(at, buttons.length - 1)] ?? find("search-input")).focus({ preventScroll: true });
 }
 
 function remove(item) {
@@ -74,15 +97,27 @@ function drawHistory() {
     )));
   const count = `${whole(state.history.length)} item${state.history.length === 1 ? "" : "s"}`;
   find("history-note").textContent = none ? "" : state.whose ? `${count}, from ${state.whose}` : count;
-  find("clear").hidden = none;
+  find("disliked").replaceChildren(...state.dislikes.map((item) =>
+    make("li", {},
+      make("span", { class: "name" }, item.name),
+      make("button", { class: "quiet", type: "button", "aria-label": `Undo: ${item.name}`, onclick: () => undo(item) }, "Undo"),
+    )));
+  find("disliked-part").hidden = state.dislikes.length === 0;
+  find("clear").hidden = none && state.dislikes.length === 0;
   find("start").hidden = !none;
+}
+
+// An item that was copied from a known user keeps its weight and its time; one that was picked here is of now.
+function sent({ item_id, weight = 1, time = null }) {
+  return weight === 1 && time === null ? item_id : { item_id, weight, time };
 }
 
 async function refresh() {
   turn?.abort();
   const mine = (turn = new AbortController());
   const started = performance.now();
-  const body = { history: state.history.map((item) => item.item_id), n: LENGTH, explain: true, reasons: REASONS };
+  const body = { history: state.history.map(sent), n: LENGTH, explain: true, reasons: REASONS };
+  if (state.dislikes.length) body.dislikes = state.dislikes.map((item) => item.item_id);
   if (state.limit !== null) body.max_popularity = state.limit;
   try {
     const answer = await ask("/v1/recommend", { body, signal: mine.signal });
@@ -99,7 +134,7 @@ function show(answer, took) {
     ? new Map(state.answer.items.map((row) => [row.item_id, row.rank])) : null;
   state.answer = answer;
   colour(answer);
-  drawCards(find("cards"), answer, before, { hueOf, add, similar });
+  drawCards(find("cards"), answer, before, { hueOf, add, dislike, similar });
   find("list-title").textContent = answer.fallback ? "Most popular" : "Recommended";
   find("list-note").textContent = answer.fallback
     ? "Pick something you like, and this list becomes yours."
@@ -141,7 +176,8 @@ async function showUser(user) {
   const found = await ask(`/v1/users/${id(user)}`);
   const known = found.items.filter((item) => item.in_model);
   state.answer = null; // another user: no ranks to compare with
-  await setHistory(known.slice(-2000), user);
+  const disliked = found.disliked.filter((item) => item.in_model);
+  await setHistory(known.slice(-2000), user, disliked.slice(-2000));
   say(`${known.length} items of ${user}.`);
 }
 
@@ -161,7 +197,7 @@ async function begin() {
     take: showUser,
     empty: "No user has this id.",
   });
-  find("clear").addEventListener("click", () => { setHistory([]); find("search-input").focus(); });
+  find("clear").addEventListener("click", () => { setHistory([], null, []); find("search-input").focus(); });
   find("rare").addEventListener("input", (event) => {
     state.limit = limitAt(Number(event.target.value), state.curve);
     event.target.setAttribute("aria-valuetext", state.limit === null ? "anything" : `chosen by at most ${state.limit}`);
@@ -176,8 +212,10 @@ async function begin() {
   find("suggestions").replaceChildren(...popular.items.map((item) =>
     make("li", {}, make("button", { class: "chip", type: "button", onclick: () => add(item) }, item.name))));
   const given = location.hash.slice(1).split("&").filter(Boolean).slice(0, 200);
-  const items = await Promise.all(given.map((text) => ask(`/v1/items/${text}`).catch(() => null)));
-  await setHistory(items.filter(Boolean));
+  const named = (texts) => Promise.all(texts.map((text) => ask(`/v1/items/${text}`).catch(() => null)));
+  const disliked = given.filter((text) => text.startsWith(DISLIKED)).map((text) => text.slice(DISLIKED.length));
+  const [items, dislikes] = await Promise.all([named(given.filter((text) => !text.startsWith(DISLIKED))), named(disliked)]);
+  await setHistory(items.filter(Boolean), null, dislikes.filter(Boolean));
 }
 
 begin().catch((error) => {

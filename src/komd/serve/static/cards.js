@@ -1,4 +1,5 @@
-// The recommendations: each a card with its score as a bar, made of the parts that each item of the history adds.
+// The recommendations: each a card with its score as a bar, made of the parts that each item of the history adds
+// and that dislikes take away.
 
 import { digitsFor, make, signed, whole } from "./dom.js";
 
@@ -7,7 +8,9 @@ const still = matchMedia("(prefers-reduced-motion: reduce)");
 // The parts that sum to a score: what each item adds, the other items together, and the global term.
 export function partsOf(row, hueOf) {
   const { contributions, others, global_term } = row.why;
-  const found = contributions.map((part) => ({ name: part.name, value: part.contribution, hue: hueOf(part.item_id) }));
+  const found = contributions.map((part) => ({
+    name: part.disliked ? `because you dislike ${part.name}` : part.name, value: part.contribution, hue: hueOf(part.item_id),
+  }));
   if (others.items) found.push({ name: `${whole(others.items)} other item${others.items > 1 ? "s" : ""}`, value: others.contribution, hue: "rest" });
   if (global_term !== 0) found.push({ name: "what you did not choose", value: global_term, hue: "pull" });
   return found;
@@ -15,7 +18,7 @@ export function partsOf(row, hueOf) {
 
 const positive = (all) => all.reduce((sum, part) => sum + Math.max(0, part.value), 0);
 
-export function drawCards(place, answer, before, { hueOf, add, similar }) {
+export function drawCards(place, answer, before, { hueOf, add, dislike, similar }) {
   const parts = answer.items.map((row) => (answer.fallback ? [] : partsOf(row, hueOf)));
   const longest = Math.max(...parts.map(positive), 0);
   const digits = digitsFor(Math.max(...answer.items.map((row) => Math.abs(row.score)), 0));
@@ -26,7 +29,7 @@ export function drawCards(place, answer, before, { hueOf, add, similar }) {
   place.replaceChildren(
     ...answer.items.map((row, k) => {
       const shown = open.has(row.item_id) || (k === 0 && fresh);
-      return card(row, parts[k], { digits, longest, shown, moved: movement(row, before), fallback: answer.fallback, add, similar });
+      return card(row, parts[k], { digits, longest, shown, moved: movement(row, before), fallback: answer.fallback, add, dislike, similar });
     }),
   );
   if (!still.matches && from.size) settle(place, from);
@@ -53,7 +56,7 @@ function movement(row, before) {
   return { text: (up ? "▲" : "▼") + places, kind: up ? "up" : "down", title: `${up ? "up" : "down"} ${places}` };
 }
 
-function card(row, parts, { digits, longest, shown, moved, fallback, add, similar }) {
+function card(row, parts, { digits, longest, shown, moved, fallback, add, dislike, similar }) {
   const about = Object.values(row.details)[0];
   const details = `${about ? `${about.slice(0, 60)} · ` : ""}chosen by ${whole(row.popularity)} ${row.popularity === 1 ? "user" : "users"}`;
   return make("li", { class: "card", "data-id": row.item_id },
@@ -66,6 +69,8 @@ function card(row, parts, { digits, longest, shown, moved, fallback, add, simila
       make("div", { class: "actions" },
         make("button", { class: "plain", type: "button", "aria-label": `Similar to ${row.name}`, onclick: () => similar(row) },
           make("span", { class: "wide" }, "Similar"), make("span", { class: "narrow" }, "≈")),
+        make("button", { class: "plain dislike", type: "button", "aria-label": `Not for me: ${row.name}`, onclick: () => dislike(row) },
+          make("span", { class: "wide" }, "Not for me"), make("span", { class: "narrow" }, "✕")),
         make("button", { class: "main", type: "button", "aria-label": `Add ${row.name}`, onclick: () => add(row) }, "Add"),
       ),
     ),

@@ -1,0 +1,121 @@
+"""The tables of live histories, and the change from the former format to the present one.
+
+    komd_events(user_id, item_id, at, kind, weight, time)
+        one row a pair: what its last event said. `at` is when that was stored, `time` when it happened (null: at `at`),
+        both in milliseconds since 1970; `weight` is null where none was given. A withdrawn pair keeps its row, so that
+        what a model knows of the pair is not used either.
+    komd_forgotten(mark)
+        a keyed hash of each forgotten id: what a model knows of that user is not used
+    komd_settings(name, value)
+        the format and the key of those hashes
+
+Format 1 had no kind, weight and time. New columns are null or constant in old rows, so that adding them takes a moment
+however large the table is.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import sqlalchemy as sql
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.schema import CreateColumn
+
+__all__ = ["FORMAT", "EventTables"]
+
+FORMAT = "2"
+"""The format of stores that are written."""
+
+_ADDED = ("kind", "weight", "time")  # columns that format 1 did not have
+
+
+class EventTables:
+    """The tables of a store, in the dialect of its database, and the statements that are made once."""
+
+    def __init__(self, dialect: sql.Dialect) -> None:
+        text = sql.Text(collation="C") if dialect.name == "postgresql" else sql.Text()
+        self._dialect = dialect
+        self._schema = sql.MetaData()
+        self.insert: Any = postgresql_insert if dialect.name == "postgresql" else sqlite_insert
+        """INSERT with ON CONFLICT."""
+        self.events = sql.Table(
+            "komd_events",
+            self._schema,
+            sql.Column("user_id", text, primary_key=True),
+            sql.Column("item_id", text, primary_key=True),
+            sql.Column("at", sql.BigInteger, nullable=False),
+            sql.Column("kind", sql.Text, nullable=False, server_default="chosen"),
+            sql.Column("weight", sql.Double),
+            sql.Column("time", sql.BigInteger),
+            sqlite_with_rowid=False,
+        )
+        self.forgotten = sql.Table("komd_forgotten", self._schema, sql.Column("mark", sql.Text, primary_key=True))
+        self.settings = sql.Table(
+            "komd_settings",
+            self._schema,
+            sql.Column("name", sql.Text, primary_key=True),
+            sql.Column("value", sql.Text, nullable=False),
+        )
+
+    def prepare(self, connection: sql.Connection) -> dict[str, str]:
+        """Create the tables if they do not exist, and change those of format 1; returns the settings of the store.
+
+        All in the transaction of `connection`: interrupted, it leaves the store as it was.
+        """
+        self._schema.create_all(connection)
+        for row in (("format", FORMAT), ("key", secrets.token_hex(32))):
+            connection.execute(self.insert(self.settings).values(row).on_conflict_do_nothing())
+        # Workers that start together wait here for the one that changes the tables, and then find them changed.
+        held = {
+            str(name): str(value) for name, value in connection.execute(sql.select(self.settings).with_for_update())
+        }
+        if held["format"] == "1":
+            for name in _ADDED:
+                column = CreateColumn(self.events.c[name]).compile(dialect=self._dialect)
+                connection.exec_driver_sql(f"ALTER TABLE {self.events.name} ADD COLUMN {column}")
+            format_row = self.settings.c.name == "format"
+            connection.execute(sql.update(self.settings).where(format_row).values(value=FORMAT))
+            held["format"] = FORMAT
+        return held
+
+    def history_query(self) -> Any:
+        """Of a `user`: rows (item_id, at, kind, weight, time) of the `newest` events, and one without an item if
+        `mark` is among the forgotten. One statement, so that both parts see the same state."""
+        events = self.events.c
+        columns = (events.item_id, events.at, events.kind, events.weight, events.time)
+        latest = (
+            sql.select(*columns)
+            .where(events.user_id == sql.bindparam("user"))
+            .order_by(events.at.desc(), events.item_id.desc())
+            .limit(sql.bindparam("newest", type_=sql.Integer))
+            .subquery()
+        )
+        forgotten = self.forgotten.c.mark == sql.bindparam("mark")
+        empty = [sql.null().label(name) for name in ("item_id", "kind", "weight", "time")]
+        mark = sql.select(empty[0], sql.literal(-1).label("at"), *empty[1:]).where(forgotten)
+        return sql.union_all(sql.select(*latest.c), mark)
+
+    def upsert(self) -> Any:
+        """Store an event (a row of the table): it replaces what the pair's row says, where it says something new.
+
+        That is: another kind, which begins the pair anew; a weight that is given and differs; a time that is given and
+        later. Otherwise nothing is changed, and no row is counted.
+        """
+        statement = self.insert(self.events)
+        new, old = statement.excluded, self.events.c
+        happened, stored = sql.func.coalesce(new.time, new.at), sql.func.coalesce(old.time, old.at)
+        anew = new.kind != old.kind
+        weighed = sql.and_(new.weight.is_not(None), sql.or_(old.weight.is_(None), new.weight != old.weight))
+        later = sql.and_(new.time.is_not(None), new.time > stored)
+        return statement.on_conflict_do_update(
+            index_elements=[old.user_id, old.item_id],
+            set_={
+                "at": new.at,
+                "kind": new.kind,
+                "weight": sql.case((anew, new.weight), else_=sql.func.coalesce(new.weight, old.weight)),
+                "time": sql.case((anew, new.time), (happened > stored, happened), else_=stored),
+            },
+            where=sql.or_(anew, weighed, later),
+        )
