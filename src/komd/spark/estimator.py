@@ -20,7 +20,7 @@ from komd.spark.column_params import ColumnParams
 from komd.spark.distributed_fit import learn
 from komd.spark.gather_catalogue import catalogue_of
 from komd.spark.model_folder import check_executors, context_of
-from komd.spark.row_columns import RowColumns
+from komd.spark.row_columns import RowColumns, select_columns
 from komd.spark.spark_model import KomdRecommenderModel
 
 __all__ = ["KomdRecommender"]
@@ -112,7 +112,7 @@ class KomdRecommender(ColumnParams, Estimator[Any], DefaultParamsReadable, Defau
 
     def _fit(self, dataset: DataFrame) -> KomdRecommenderModel:
         context, rows = context_of(dataset.sparkSession), self.row_columns
-        columns = rows.selected(dataset).schema
+        columns = select_columns(dataset, user=self._user, item=self._item).schema
         model = model_from_text(self.getOrDefault(self.model))
         _check_data(model, rows)
         check_executors(context)

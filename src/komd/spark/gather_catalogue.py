@@ -24,6 +24,7 @@ from komd.spark.row_columns import RowColumns
 __all__ = ["catalogue_of"]
 
 _NUMBERS = {"lengths": np.int32, "items": np.int32, "weights": np.float32, "times": np.int64}
+_ALIGNED = {"items", "weights", "times"}  # one number for each pair
 _OTHERS = ("dislikes", "seen")
 _BLOBS = (*_NUMBERS, *(f"{kind}_{name}" for kind in _OTHERS for name in ("lengths", "items")))
 _PACKED = ", ".join(["pairs long", "ids binary", *(f"{name} binary" for name in _BLOBS)])
@@ -67,19 +68,21 @@ def catalogue_of(frame: DataFrame, columns: RowColumns) -> Catalogue:
 def _joined(parts: DataFrame, items: Ids, pairs: int, unit: str | None) -> Interactions:
     """The interactions, from the packed partitions in order."""
     ids: list[pa.Array] = []
-    joined: dict[str, list[NDArray[Any]]] = {name: [] for name in _BLOBS}
-    indices = np.empty(pairs, np.int32)
+    lists: dict[str, list[NDArray[Any]]] = {name: [] for name in _BLOBS if name not in _ALIGNED}
+    arrays: dict[str, NDArray[Any]] = {}
     end = 0
     for part in parts.drop("pairs").toLocalIterator(prefetchPartitions=True):
         ids.append(pa.ipc.open_stream(part["ids"]).read_all().column(0).combine_chunks())
-        for name, found in joined.items():
-            if part[name] is not None:
-                found.append(np.frombuffer(part[name], _NUMBERS[name.split("_")[-1]]))
-        some = joined["items"].pop()  # the largest of them is not held twice
-        indices[end : end + len(some)] = some
-        end += len(some)
+        found = {
+            name: np.frombuffer(part[name], _NUMBERS[name.split("_")[-1]]) for name in _BLOBS if part[name] is not None
+        }
+        for name in found.keys() & lists.keys():
+            lists[name].append(found[name])
+        for name in found.keys() & _ALIGNED:  # as long as all pairs: not held twice
+            arrays.setdefault(name, np.empty(pairs, _NUMBERS[name]))[end : end + len(found[name])] = found[name]
+        end += len(found["items"])
+    arrays |= {name: np.concatenate(some) for name, some in lists.items() if some}
     users = _ascending(pa.chunked_array(ids), "user")
-    arrays: dict[str, Any] = {name: np.concatenate(found) for name, found in joined.items() if found}
     weights = arrays.get("weights")
     if weights is not None and not np.isfinite(weights).all():
         raise InputError(
@@ -92,7 +95,7 @@ def _joined(parts: DataFrame, items: Ids, pairs: int, unit: str | None) -> Inter
         if f"{name}_lengths" in arrays
     }
     indptr, times = pointers(arrays["lengths"]), arrays.get("times")
-    return Interactions(users, items, indptr, indices, times, weights=weights, time_unit=unit, **others)
+    return Interactions(users, items, indptr, arrays["items"], times, weights=weights, time_unit=unit, **others)
 
 
 def _of_histories(data: Interactions) -> Interactions:
@@ -110,9 +113,8 @@ def _of_histories(data: Interactions) -> Interactions:
         kept = of.keep(chosen_users[of.rows] & chosen_items[of.indices])
         return Interactions(users, items, pointers(kept.activity[chosen_users]), numbers[kept.indices], **aligned)
 
-    others = {
-        name: part(getattr(data, name)) for name in _OTHERS if getattr(data, name) is not None
-    }  # every pair of a history stays, and so do weights and times
+    others = {name: part(getattr(data, name)) for name in _OTHERS if getattr(data, name) is not None}
+    # Every pair of a history stays, and so do weights and times.
     return part(data, times=data.times, weights=data.weights, time_unit=data.time_unit, **others)
 
 
