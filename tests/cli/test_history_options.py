@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 
 import numpy as np
@@ -112,6 +113,25 @@ def test_score_at_a_moment_and_with_rated_histories(model, komd_json, komd_fails
     options = ("--histories", tmp_path / "histories.csv", "--min-rating", 4, "--time", "day")
     found = komd_json(*words, *options)["scores"]
     assert found == library.score([(3, 5), (4, 7)], histories=read).to_arrow().to_pylist()
+
+
+def test_score_with_weighted_histories_and_dislikes(model, komd_json, komd_fails, tmp_path):
+    if "weight" not in inspect.signature(komd.read).parameters:
+        pytest.skip("komd.read has no weights")
+    (tmp_path / "pairs.csv").write_text("user,item\nana,5\nbo,7\n")
+    rows = (
+        "ana,1,5,8,2020-01-05\nana,2,4,1,2020-01-06\nana,3,1,1,2020-01-07\nbo,3,5,2,2020-01-01\nana,1,5,3,2020-02-05\n"
+    )
+    (tmp_path / "histories.csv").write_text(f"user,item,rating,plays,day\n{rows}")
+    asked = {"liked": 4, "disliked": 2, "rating": "rating", "weight": "plays", "time": "day", "repeated": "max"}
+    read = komd.read(tmp_path / "histories.csv", **asked)
+    assert read.weights.tolist() == [8, 1, 2] and read.dislikes.pairs == 1
+    words = ("score", model, tmp_path / "pairs.csv", "--histories", tmp_path / "histories.csv")
+    options = [word for name, value in asked.items() for word in (f"--{name}", value)]
+    found = komd_json(*words, *options, "--at", "2020-03-01")["scores"]
+    expected = komd.load(model).score([("ana", 5), ("bo", 7)], histories=read, at="2020-03-01")
+    assert found == expected.to_arrow().to_pylist()
+    assert "--weight is for --histories" in komd_fails(*words[:3], "--weight", "plays")
 
 
 def test_histories_of_text_whose_ids_are_written_otherwise(tmp_path, komd_json, komd_fails):

@@ -215,6 +215,13 @@ def test_given_histories_have_weights_times_and_ratings(spark, rows):
         expected = alone.recommend(histories=histories, n=8, **asked).to_arrow()
         order = [("user_id", "ascending"), ("rank", "ascending")]
         assert found == expected.sort_by(order).to_pylist()
+    for wrong, words in (
+        (("x", "i00", 0, SECONDS, 5), "of 1 rows 1 have a weight that is not > 0"),
+        (("x", "i00", 1, None, 5), "of 1 rows 1 without a time in 'when'"),
+        (("x", "i00", 1, 7, 5), "say with timeUnit"),
+    ):
+        with pytest.raises(komd.InputError, match=words):
+            fitted.recommendForHistories(frame_of(spark, [wrong]), 8)
     with pytest.raises(komd.InputError, match="no column 'plays' for weights"):
         fitted.recommendForHistories(frame_of(spark, strangers).drop("plays"), 8)
     bare = fitted.copy()
