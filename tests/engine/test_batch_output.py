@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
+import hashlib
+import itertools
 import json
 import os
 import random
@@ -10,12 +13,14 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import komd
 from komd import files
+from komd.data.interactions import Interactions
 from komd.engine import batch_output as batch
 from komd.errors import InputError
 
@@ -147,6 +152,124 @@ def test_other_requests_and_other_folders_are_refused(model, tmp_path):
         komd.recommend_to(model, tmp_path / "mine", n=10)
     with pytest.raises(InputError, match="is a file"):
         komd.recommend_to(model, tmp_path / "mine" / "thesis.tex", n=10)
+
+
+DAY = 86_400_000_000
+
+
+def timed_model(weights=None, dislikes=None, **parameters):
+    """A model of data with times, and if asked for, weights and dislikes."""
+    data = komd.generate(users=230, items=90, activity=8, rng=4)
+    times = np.random.default_rng(1).integers(18_000, 18_400, data.pairs) * DAY
+    return komd.ECFOMD(half_life="30d", **parameters).fit(
+        Interactions(
+            data.users,
+            data.items,
+            data.indptr,
+            data.indices,
+            times,
+            weights=weights,
+            time_unit="us",
+            dislikes=dislikes,
+        )
+    )
+
+
+def test_weights_times_and_dislikes_are_part_of_the_request(tmp_path):
+    data = komd.generate(users=230, items=90, activity=8, rng=4)
+    weights = np.random.default_rng(2).integers(1, 9, data.pairs).astype(np.float32)
+    other = weights.copy()
+    other[-1] += 1
+    dislikes = Interactions(data.users, data.items, *_one_unknown_each(data))
+    models = [
+        timed_model(),
+        timed_model(weights),
+        timed_model(other),
+        timed_model(weights, dislikes),
+        komd.ECFOMD(half_life="30d").fit(_shifted(data)),
+    ]
+    folders = [tmp_path / f"recs{k}" for k in range(len(models))]
+    for model, folder in zip(models, folders, strict=True):
+        komd.recommend_to(model, folder, n=10)
+        assert union(folder).equals(model.recommend(n=10).to_arrow())
+        assert komd.recommend_to(model, folder, n=10).resumed == 12
+    for model in models:
+        for folder in folders:
+            if folder is not folders[models.index(model)]:
+                with pytest.raises(InputError, match="another request: other data, users or candidates"):
+                    komd.recommend_to(model, folder, n=10)
+
+
+def _one_unknown_each(data):
+    """(indptr, indices): one item for each user that is not in their history."""
+    items = [int(np.setdiff1d(np.arange(90), data.indices[a:b])[0]) for a, b in itertools.pairwise(data.indptr)]
+    return np.arange(231), np.array(items, np.int32)
+
+
+def _shifted(data):
+    times = np.random.default_rng(1).integers(18_000, 18_400, data.pairs) * DAY
+    times[0] -= DAY
+    return Interactions(data.users, data.items, data.indptr, data.indices, times, time_unit="us")
+
+
+def test_strangers_with_weights_and_dislikes(tmp_path):
+    model = timed_model()
+    items = model.catalogue.items.values.to_pylist()
+    asked = {"histories": {"a": {items[1]: 3, items[2]: 1}}, "dislikes": {"a": [items[4]]}}
+    komd.recommend_to(model, tmp_path / "recs", n=7, **asked)
+    assert union(tmp_path / "recs").equals(model.recommend(n=7, **asked).to_arrow())
+    for change in (
+        {"histories": {"a": {items[1]: 2, items[2]: 1}}},
+        {"dislikes": {"a": [items[5]]}},
+        {"dislikes": None},
+    ):
+        with pytest.raises(InputError, match="other data, users or candidates"):
+            komd.recommend_to(model, tmp_path / "recs", n=7, **asked | change)
+
+
+def test_a_resumed_run_keeps_its_moment(tmp_path, monkeypatch):
+    model, folder = timed_model(), tmp_path / "recs"
+    clock = [1_600_000_000_000_000_000]
+    monkeypatch.setattr("komd.engine.requests.time.time_ns", lambda: clock[0])
+    komd.recommend_to(model, folder, n=10, at="now")
+    whole = union(folder)
+    assert whole.equals(model.recommend(n=10, at="2020-09-13T12:26:40").to_arrow())
+    assert whole["score"] != model.recommend(n=10).to_arrow()["score"]
+    parts(folder)[3].unlink()
+    clock[0] += 10**17
+    assert komd.recommend_to(model, folder, n=10, at="now").resumed == 11
+    assert union(folder).equals(whole)
+    for at, told in ((None, "at 'now', not None"), ("2020-01-01", "at 'now', not '2020-01-01T00:00:00.000000'")):
+        with pytest.raises(InputError, match=f"another request: {told}"):
+            komd.recommend_to(model, folder, n=10, at=at)
+    fixed = tmp_path / "fixed"
+    komd.recommend_to(model, fixed, n=10, at="2020-09-14")
+    assert komd.recommend_to(model, fixed, n=10, at=datetime.date(2020, 9, 14)).resumed == 12
+    with pytest.raises(InputError, match=r"at '2020-09-14T00:00:00\.000000', not 'now'"):
+        komd.recommend_to(model, fixed, n=10, at="now")
+    with pytest.raises(InputError, match="at must be"):
+        komd.recommend_to(model, tmp_path / "never", n=10, at="soon")
+    assert not (tmp_path / "never").exists()
+    request = json.loads((folder / "request.json").read_text())
+    (folder / "request.json").write_text(json.dumps(request | {"microseconds": "?"}))
+    with pytest.raises(InputError, match="does not say which moment now was"):
+        komd.recommend_to(model, folder, n=10, at="now")
+
+
+def test_requests_without_weights_have_the_checksum_they_had(model, tmp_path):
+    """Folders of earlier versions resume."""
+    komd.recommend_to(model, tmp_path / "recs", n=10)
+    request = json.loads((tmp_path / "recs" / "request.json").read_text())
+    assert set(request) == {"model", "n", "people", "exclude_seen", "candidates", "parts", "sha256"}
+    catalogue, digest = model.catalogue, hashlib.sha256()
+    rows = catalogue.histories.indptr, catalogue.histories.indices
+    candidates = catalogue.candidates()
+    for array in (catalogue.order, *rows, *model.learned_arrays().values(), *rows, candidates):
+        digest.update(np.ascontiguousarray(array).data)
+    for ids in (catalogue.items.values, catalogue.users.values):
+        for buffer in ids.buffers():
+            digest.update(buffer or b"")
+    assert request["sha256"] == digest.hexdigest()
 
 
 def test_a_full_disk_leaves_the_parts_before(model, tmp_path, monkeypatch):

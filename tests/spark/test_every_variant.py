@@ -25,8 +25,9 @@ def frame(spark, small):
 @pytest.fixture(scope="module")
 def catalogue(frame):
     from komd.spark.gather_catalogue import catalogue_of
+    from komd.spark.row_columns import RowColumns
 
-    return catalogue_of(frame, "user", "item")
+    return catalogue_of(frame, RowColumns("user", "item"))
 
 
 @pytest.mark.parametrize("model", RUN, ids=repr)

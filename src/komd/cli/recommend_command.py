@@ -10,6 +10,7 @@ from typer import Option
 
 from komd.cli import options
 from komd.cli import output as show
+from komd.cli.history_options import HISTORY, At, parsed_dislikes, parsed_history
 from komd.cli.result_files import check_file, write_result
 from komd.errors import InputError
 
@@ -27,8 +28,17 @@ def recommend(
     user: Annotated[list[str] | None, Option(metavar="ID", help="A known user; may be repeated.")] = None,
     history: Annotated[
         list[str] | None,
-        Option(metavar='"A,B,C"', help="Items of a user that the model need not know; may be repeated."),
+        Option(metavar='"A,B,C"', help=f"{HISTORY} May be repeated."),
     ] = None,
+    dislike: Annotated[
+        list[str] | None,
+        Option(
+            metavar='"A,B"',
+            help="Items that the user of a --history dislikes: never recommended. With several histories, one for "
+            "each, in their order; may be empty.",
+        ),
+    ] = None,
+    at: At = None,
     n: options.ListLength = 10,
     keep_seen: Annotated[bool, Option("--keep-seen", help="Recommend also what a user has.")] = False,
     include_low_rated: Annotated[
@@ -65,15 +75,20 @@ def recommend(
     as_json: options.AsJson = False,
 ) -> None:
     """Recommend items: to some users, to new ones with a history, or to all."""
+    import numpy as np
+
     import komd
+    from komd.engine.requests import moment
 
     folder = output if output is not None and not output.suffix else None
     if output is not None and folder is None:
         check_file(output)
     if user and history:
         raise InputError("give --user or --history, not both: a history stands for its user")
+    if dislike and len(dislike) != len(history or []):
+        raise InputError(f"give one --dislike for each --history, got {len(dislike)} for {len(history or [])}")
     if spark is not None:
-        if user or history or folder is None:
+        if user or history or dislike or folder is None:
             raise InputError("--spark writes the lists of all users to a folder (-o NAME), without --user or --history")
         if threads is not None:
             raise InputError("--threads has no effect with --spark: Spark decides how many cores work")
@@ -82,7 +97,7 @@ def recommend(
             allowed, denied = (_items(fitted.komd.catalogue.items, given, on_unknown) for given in (only, exclude))
             seen, low_rated = not keep_seen, not include_low_rated
             return fitted.recommendForAllUsers(
-                n, format="long", excludeSeen=seen, items=allowed, exclude=denied, excludeLowRated=low_rated
+                n, format="long", excludeSeen=seen, items=allowed, exclude=denied, excludeLowRated=low_rated, at=at
             )
 
         _write_by_spark(spark, model, all_lists, folder, memory, as_json)
@@ -93,15 +108,18 @@ def recommend(
     everyone = not user and not history
     if everyone and output is None and not as_json:  # the table is cut: no need to serve all
         users = catalogue.users.values.slice(0, -(-show.ROWS // n))
-    histories = None
+    histories = dislikes = None
     if history:  # of users that the model need not know, by a name for each
         histories = {
-            f"history {k}": [catalogue.items.parse(each, on_unknown) for each in options.listed(text)]
-            for k, text in enumerate(history, 1)
+            f"history {k}": parsed_history(catalogue.items, text, on_unknown) for k, text in enumerate(history, 1)
         }
+    if dislike:
+        dislikes = [parsed_dislikes(catalogue.items, text, on_unknown) for text in dislike]
     asked: dict[str, Any] = {
         "n": n,
         "histories": histories,
+        "dislikes": dislikes,
+        "at": at,
         "exclude_seen": not keep_seen,
         "exclude_low_rated": not include_low_rated,
         "items": _items(catalogue.items, only, on_unknown),
@@ -113,6 +131,8 @@ def recommend(
     if folder is not None:
         show.folder(komd.recommend_to(fitted, folder, users, **asked), fitted.text, as_json)
         return
+    if at is not None:
+        asked["at"] = np.datetime64(moment(at), "us")  # the same for all blocks
     facts: dict[str, Any] = {"model": fitted.text, "fallback": [], "skipped": 0}
 
     def serve(users: Any) -> Recommendations:

@@ -19,12 +19,13 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from komd import files
 from komd import threads as pool
@@ -41,6 +42,7 @@ __all__ = ["Written", "recommend_to"]
 _REQUEST = "request.json"
 _SUMS = "SHA256SUMS"
 _LOCK = ".lock"
+_DIGESTS = ("sha256", "microseconds")  # of a request: numbers that say nothing to a reader
 _OURS = re.compile(r"part-\d{5,}\.parquet|request\.json|SHA256SUMS|\.lock|\.(part-\d{5,}\.parquet|request\.json)\.\d+")
 _SUM = re.compile(r"([0-9a-f]{64})  (part-\d{5,}\.parquet)")
 _ROWS = 2_000_000  # of a part, about
@@ -86,13 +88,15 @@ def recommend_to(
     threads: int | None = None,
     memory: str | int | None = None,
     exclude_low_rated: bool = True,
+    dislikes: Any = None,
+    at: Any = None,
 ) -> Written:
     """Write the n best items of many users to Parquet parts in a folder; the same call again resumes where it stopped.
 
     The parameters are those of `recommend`. Parts are written as users finish, each put in place whole, so that
     whatever stops the run no list is lost, repeated or cut; a part that was truncated or damaged since is made again.
     A folder that holds the answer to another request, or something else, or to which another run is writing, is
-    refused.
+    refused. With `at="now"` all parts are of the moment of the first call, which is in `request.json`.
 
     Examples
     --------
@@ -105,16 +109,20 @@ def recommend_to(
     """
     path = Path(path)
     (ids, rows, skipped), asked = asked_lists(
-        model.catalogue, users, n, histories, exclude_seen, items, exclude, on_unknown, exclude_low_rated
+        model.catalogue, users, n, histories, exclude_seen, items, exclude, on_unknown, exclude_low_rated, dislikes, at
     )
     pieces = pool.blocks(len(rows), max(1, _ROWS // asked.n))
     request = _described(model, ids, rows, asked, len(pieces))
+    if rows.at is not None:
+        now = isinstance(at, str) and at == "now"
+        request |= {"at": at if now else str(np.datetime64(rows.at, "us")), "microseconds": rows.at}
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; recommendations are written to a folder")
     _refuse_strange(path)
     try:
         with files.locked(path / _LOCK) as alone:
             done, redone = _opened(path, request, alone)
+            rows = replace(rows, at=request.get("microseconds"))
             missing = [k for k, name in enumerate(map(_name, range(len(pieces)))) if name not in done]
             if missing:
                 left = np.concatenate([np.arange(*pieces[k]) for k in missing])
@@ -171,6 +179,10 @@ def _described(
     seen = () if rows.seen is None else (rows.seen.indptr, rows.seen.indices)
     for array in (*own, *learned, rows.indptr, rows.indices, *seen, asked.candidates):
         digest.update(np.ascontiguousarray(array).data)
+    for histories in (catalogue.histories, rows):
+        for name, values in _beside_items(histories).items():
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(values).data)
     for ids in (catalogue.items.values, users):
         for buffer in ids.buffers():
             digest.update(buffer or b"")
@@ -185,6 +197,14 @@ def _described(
     }
 
 
+def _beside_items(histories: Histories) -> dict[str, NDArray[Any]]:
+    """Weights, times and dislikes by name, where there are any."""
+    found: dict[str, NDArray[Any] | None] = {"weights": histories.weights, "times": histories.times}
+    if histories.dislikes is not None:
+        found |= {"dislikes_indptr": histories.dislikes.indptr, "dislikes_indices": histories.dislikes.indices}
+    return {name: values for name, values in found.items() if values is not None}
+
+
 def _refuse_strange(path: Path) -> None:
     strange = [file.name for file in path.iterdir() if not _ours(file.name)] if path.exists() else []
     if strange:
@@ -196,7 +216,10 @@ def _ours(name: str) -> bool:
 
 
 def _opened(path: Path, request: dict[str, Any], alone: bool) -> tuple[dict[str, str], int]:
-    """The checksums of the parts that are done, for this very request, and how many of those there are not."""
+    """The checksums of the parts that are done, for this very request, and how many of those there are not.
+
+    A request of "now" becomes one of the moment at which the folder was begun.
+    """
     _refuse_strange(path)
     file = path / _REQUEST
     if file.exists():
@@ -206,9 +229,14 @@ def _opened(path: Path, request: dict[str, Any], alone: bool) -> tuple[dict[str,
                 raise ValueError("it describes no request")
         except (OSError, ValueError) as error:
             raise InputError(f"{file} cannot be read ({error}); choose another folder") from error
+        if request.get("at") == old.get("at") == "now":
+            if not isinstance(old.get("microseconds"), int):
+                raise InputError(f"{file} does not say which moment now was; choose another folder")
+            request["microseconds"] = old["microseconds"]
         if old != request:
-            told = [f"{key} {old.get(key)!r}, not {value!r}" for key, value in request.items() if old.get(key) != value]
-            told = [each for each in told if not each.startswith("sha256")] or ["other data, users or candidates"]
+            differ = [key for key in {**request, **old} if old.get(key) != request.get(key)]
+            told = [f"{key} {old.get(key)!r}, not {request.get(key)!r}" for key in differ if key not in _DIGESTS]
+            told = told or ["other data, users or candidates"]
             raise InputError(
                 f"{path} holds the answer to another request: {'; '.join(told)}. Choose another folder, or remove it"
             )

@@ -2,7 +2,8 @@
 
     work/
       data-1f0c…/            the interactions as memory-mapped arrays: text is parsed once
-        indptr.npy  indices.npy  times.npy
+        indptr.npy  indices.npy  times.npy  weights.npy  shape.json
+        dislikes/            the same of the dislikes, where there are any
       MSDW-77ab…/            one row: a model under one protocol
         task.json            the task of the child process
         fold-0.npy           values of each metric for each test user of the fold
@@ -45,7 +46,8 @@ __all__ = [
     "store_data",
 ]
 
-_ARRAYS = ("indptr", "indices", "times")
+_ARRAYS = ("indptr", "indices", "times", "weights")
+_DISLIKES = "dislikes"
 
 
 @dataclass(frozen=True)
@@ -182,30 +184,44 @@ def row_folder(work: Path, data: str, protocol: ComparisonProtocol, model: str) 
 
 
 def fingerprint(data: Interactions) -> str:
-    """A checksum of the pairs, their order and their times; ids do not count."""
+    """A checksum of the pairs, their order, times, weights and dislikes; ids do not count, and splits drop `seen`."""
     digest = hashlib.sha256(repr((data.shape, data.times is not None)).encode())
     for array in (data.indptr, data.indices, data.times):
         if array is not None:
             digest.update(np.ascontiguousarray(array).data)
+    # What data may have besides is added where it has it: the checksum of other data stays what it was.
+    if data.time_unit is not None:
+        digest.update(f"time_unit {data.time_unit}".encode())
+    if data.weights is not None:
+        digest.update(b"weights")
+        digest.update(np.ascontiguousarray(data.weights).data)
+    if data.dislikes is not None:
+        digest.update(f"dislikes {fingerprint(data.dislikes)}".encode())
     return digest.hexdigest()[:20]
 
 
 def store_data(work: Path, data: Interactions, checksum: str) -> Path:
     """Write the arrays of the data for child processes, unless they exist; returns their folder."""
-    folder = work / f"data-{checksum}"
+    return _stored(work / f"data-{checksum}", data)
+
+
+def _stored(folder: Path, data: Interactions) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     sweep(folder)
     for name in _ARRAYS:
         array = getattr(data, name)
         if array is not None and not (folder / f"{name}.npy").exists():
             _write(folder / f"{name}.npy", array_fill(array))
+    if data.dislikes is not None:
+        _stored(folder / _DISLIKES, data.dislikes)
     if not (folder / "shape.json").exists():
-        _write(folder / "shape.json", _json({"users": data.shape[0], "items": data.shape[1]}))
+        shape = {"users": data.shape[0], "items": data.shape[1]}
+        _write(folder / "shape.json", _json(shape | ({"time_unit": data.time_unit} if data.time_unit else {})))
     return folder
 
 
 def load_data(folder: Path) -> Interactions:
-    """The interactions of a data folder, memory-mapped; ids are numbers."""
+    """The interactions of a data folder, memory-mapped; ids are numbers, and pairs that were only seen are left out."""
     shape = json.loads((folder / "shape.json").read_text(encoding="utf-8"))
     arrays = {
         name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
@@ -213,7 +229,9 @@ def load_data(folder: Path) -> Interactions:
         if (folder / f"{name}.npy").exists()
     }
     users, items = Ids.range(shape["users"], noun="user"), Ids.range(shape["items"], noun="item")
-    return Interactions(users, items, arrays["indptr"], arrays["indices"], arrays.get("times"))
+    dislikes = load_data(folder / _DISLIKES) if (folder / _DISLIKES).is_dir() else None
+    rest = {"weights": arrays.get("weights"), "time_unit": shape.get("time_unit"), "dislikes": dislikes}
+    return Interactions(users, items, arrays["indptr"], arrays["indices"], arrays.get("times"), **rest)
 
 
 def _write(path: Path, fill: Callable[[IO[bytes]], object]) -> None:

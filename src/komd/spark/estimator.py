@@ -16,13 +16,16 @@ from komd.engine.kernel_based import KernelBased
 from komd.engine.recommender import Recommender
 from komd.errors import InputError
 from komd.models.registry import model_from_text
-from komd.spark.column_params import ColumnParams, select_columns
+from komd.spark.column_params import ColumnParams
 from komd.spark.distributed_fit import learn
 from komd.spark.gather_catalogue import catalogue_of
 from komd.spark.model_folder import check_executors, context_of
+from komd.spark.row_columns import RowColumns, select_columns
 from komd.spark.spark_model import KomdRecommenderModel
 
 __all__ = ["KomdRecommender"]
+
+_PARAMS = {"time": "timeCol", "time_unit": "timeUnit"}  # names of `komd.read`'s arguments here
 
 
 class KomdRecommender(ColumnParams, Estimator[Any], DefaultParamsReadable, DefaultParamsWritable):
@@ -33,9 +36,29 @@ class KomdRecommender(ColumnParams, Estimator[Any], DefaultParamsReadable, Defau
     model
         The model, or its text: `CFKOMD`, `ECFOMD`, `MSDW` or `RP3Beta`, with any of their parameters.
     userCol, itemCol
-        Columns of ids, of any type that komd takes (whole numbers, text, dates, bytes). A repeated pair counts once.
-        Other columns are not read, except that rows rated 0 are left out. Filter low-rated rows before; to keep such
-        pairs out of the lists as well, fit on one machine (`komd.read(..., min_rating=...)`) and load the model here.
+        Columns of ids, of any type that komd takes (whole numbers, text, dates, bytes).
+    weightCol
+        The column of weights: how much each row counts (plays, say); finite numbers > 0. Without it every pair
+        counts 1.
+    timeCol
+        The column of times, for models with a half-life: timestamps, dates, or whole numbers.
+    timeUnit
+        What whole numbers in `timeCol` count since 1970: "ns", "us", "ms", "s", "min", "h" or "d". By default s, ms, us
+        or ns, if all of them lie in 1990 to 2100 then; other numbers are refused.
+    ratingCol
+        The column of ratings, by default one with a recognised name. Without `liked` and `disliked`, rows rated 0 are
+        left out and ratings below 0 refused.
+    liked
+        Rows rated at least this are the histories. Other pairs, and those without a rating, are only seen: nothing is
+        learned from them, and they are not recommended.
+    disliked
+        Rows rated at most this are dislikes, never recommended to their user. Without `liked` all others are the
+        histories. Users and items that are in no history are left out.
+    repeated
+        The weight of a pair with several rows: the "sum" of their weights, the largest ("max"), that of the latest row
+        ("last", which needs `timeCol`), or their number ("count", which needs no weights). The time of such a pair is
+        the earliest, with "last" the latest. Of several ratings liked counts before disliked before seen, with "last"
+        that of the latest row. Rows of equal times: liked first, then the larger weight.
     predictionCol
         The column of scores that `transform` of the fitted model adds.
     sharedFolder
@@ -66,6 +89,13 @@ class KomdRecommender(ColumnParams, Estimator[Any], DefaultParamsReadable, Defau
         model: str | Recommender = "CFKOMD()",
         userCol: str = "user",
         itemCol: str = "item",
+        weightCol: str | None = None,
+        timeCol: str | None = None,
+        timeUnit: str | None = None,
+        ratingCol: str | None = None,
+        liked: float | None = None,
+        disliked: float | None = None,
+        repeated: str = "sum",
         predictionCol: str = "prediction",
         sharedFolder: str | None = None,
         memory: str | None = None,
@@ -81,11 +111,12 @@ class KomdRecommender(ColumnParams, Estimator[Any], DefaultParamsReadable, Defau
         return self._set(model=_text(value))
 
     def _fit(self, dataset: DataFrame) -> KomdRecommenderModel:
-        context = context_of(dataset.sparkSession)
+        context, rows = context_of(dataset.sparkSession), self.row_columns
         columns = select_columns(dataset, user=self._user, item=self._item).schema
-        check_executors(context)
-        catalogue = catalogue_of(dataset, self._user, self._item)
         model = model_from_text(self.getOrDefault(self.model))
+        _check_data(model, rows)
+        check_executors(context)
+        catalogue = catalogue_of(dataset, rows)
         assert isinstance(model, KernelBased)
         memory = self.getOrDefault(self.memory) if self.isDefined(self.memory) else None
         with tempfile.TemporaryDirectory(prefix="komd-fit-") as temporary:
@@ -95,7 +126,15 @@ class KomdRecommender(ColumnParams, Estimator[Any], DefaultParamsReadable, Defau
         fitted = KomdRecommenderModel(
             model, folder, memory=memory, types=(columns["user"].dataType, columns["item"].dataType)
         )
-        return fitted._set(userCol=self._user, itemCol=self._item, predictionCol=self.getOrDefault(self.predictionCol))
+        return fitted._set(**self.column_params)
+
+
+def _check_data(model: Recommender, columns: RowColumns) -> None:
+    """What `fit` checks on one machine, before any work is done: that there are times for a half-life, say."""
+    try:
+        model.check_data(columns.example())
+    except InputError as error:
+        raise InputError(error.worded(lambda name, value: _PARAMS.get(name, f"{name}={value}"))) from None
 
 
 def _text(model: object) -> str:

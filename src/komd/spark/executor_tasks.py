@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from pyspark import SparkFiles
 
 from komd.data.encode import encode
 from komd.data.ids import Ids
+from komd.data.interactions import TIME_UNITS
 from komd.engine.histories import Histories
 from komd.engine.ranking import RankedBlock, RankingRequest
 from komd.engine.recommender import Recommender
@@ -22,6 +23,7 @@ from komd.engine.results import lists_table
 from komd.memory import budget
 from komd.models.registry import load_exactly
 from komd.rows import pointers
+from komd.spark.merged_rows import EVERY_ROW, MergedPairs, RowRule, compressed, merged
 from komd.spark.model_folder import Folder
 
 __all__ = ["ListTask", "block_sums", "lists_for_histories", "lists_for_users", "packed_rows", "scored_pairs"]
@@ -32,7 +34,11 @@ _cached: dict[str, Recommender] = {}
 
 @dataclass(frozen=True)
 class ListTask:
-    """What lists to make, of which model, and the schema of the result."""
+    """What lists to make, of which model, and the schema of the result.
+
+    `at` is the moment from which ages are measured, in microseconds. `rule` and `time_unit` say what the rows of given
+    histories mean.
+    """
 
     folder: Folder
     n: int
@@ -42,6 +48,9 @@ class ListTask:
     memory: str | int | None
     schema: pa.Schema
     exclude_low_rated: bool = True
+    at: int | None = None
+    rule: RowRule = EVERY_ROW
+    time_unit: str | None = None
 
     def ranking_request(self, model: Recommender) -> RankingRequest:
         """The task as the ranking engine takes it."""
@@ -66,21 +75,30 @@ def lists_for_users(task: ListTask, batches: Iterator[pa.RecordBatch]) -> Iterat
         [np.zeros(0, np.int32), *(batch.column(0).to_numpy().astype(np.int32) for batch in batches)]
     )
     rows = model.catalogue.histories.take(numbers)
-    if not task.exclude_low_rated:
-        rows = replace(rows, seen=None)
     yield from _lists(model, task, model.catalogue.users.take(numbers), rows)
 
 
 def lists_for_histories(task: ListTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Lists for users given with their items; unknown items are skipped."""
+    """Lists for users given with the rows of their histories; unknown items are skipped."""
     model, received = mapped_model(task.folder), list(batches)
     if not received:
         return
     users, lists = (pa.concat_arrays([batch.column(k) for batch in received]) for k in (0, 1))
-    found = model.catalogue.find_items(lists.flatten(), "skip")
-    edges = pointers(lists.value_lengths().to_numpy())
-    rows = [found[a:b] for a, b in pairwise(edges)]
-    yield from _lists(model, task, users, Histories.of_rows([row[row >= 0] for row in rows]))
+    rows = pa.Table.from_struct_array(lists.flatten())
+    owner = np.repeat(np.arange(len(users), dtype=np.int32), lists.value_lengths().to_numpy())
+    items = model.catalogue.find_items(rows.column("item"), "skip")
+    found = _merged(rows, owner, items, task.rule)
+    dislikes, seen = (
+        Histories(*compressed(keys, len(users))) if len(keys) else None for keys in (found.dislikes, found.seen)
+    )
+    times = found.times
+    if times is not None and task.time_unit is not None:
+        per = TIME_UNITS[task.time_unit]
+        times = times * per if per else times // 1000
+    histories = Histories(
+        *compressed(found.keys, len(users)), seen=seen, weights=found.weights, times=times, dislikes=dislikes
+    )
+    yield from _lists(model, task, users, histories)
 
 
 def scored_pairs(
@@ -90,43 +108,64 @@ def scored_pairs(
     item: int,
     schema: pa.Schema,
     memory: str | int | None,
+    at: int | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows with the score of each pair; NaN if the user or the item is unknown."""
+    """The rows with the score of each pair; NaN if the user or the item is unknown. `at`: see `ListTask`."""
     model = mapped_model(folder)
+    histories = replace(model.catalogue.histories, at=at)
     for batch in batches:
         who = model.catalogue.find_users(batch.column(user), "skip")
         what = model.catalogue.find_items(batch.column(item), "skip")
         known = np.flatnonzero((who >= 0) & (what >= 0))
         out = np.full(batch.num_rows, np.nan)
-        out[known] = model.pair_scores(
-            model.catalogue.histories, who[known], what[known], threads=1, memory=_share(memory)
-        )
+        out[known] = model.pair_scores(histories, who[known], what[known], threads=1, memory=_share(memory))
         yield pa.RecordBatch.from_arrays([*batch.columns, pa.array(out)], schema=schema)
 
 
-def packed_rows(items: pa.Array, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """All rows of a partition as one row: counts, and the users' ids, lengths and item numbers as bytes."""
-    import pyarrow.compute as pc
-
+def packed_rows(items: pa.Array, rule: RowRule, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """All rows of a partition as one row: the users' ids, and the pairs as `gather_catalogue` names them, as bytes."""
     received = [batch for batch in batches if batch.num_rows]
     if not received:
         return
-    users, chosen = (pa.chunked_array([batch.column(k) for batch in received]) for k in (0, 1))
-    counts = [len(users), users.null_count, chosen.null_count]
-    if users.null_count or chosen.null_count:  # the driver refuses these data: it needs the counts only
-        valid = pc.and_(pc.is_valid(users), pc.is_valid(chosen))
-        users, chosen = users.filter(valid), chosen.filter(valid)
-    ids, owner = encode(users, noun="user")
-    keys = np.unique(owner.astype(np.int64) << 32 | Ids(items, noun="item").find(chosen).astype(np.int64))
-    lengths = np.bincount(keys >> 32, minlength=len(ids)).astype(np.int32)
+    rows = pa.Table.from_batches(received)
+    ids, owner = encode(rows.column("user"), noun="user")
+    found = _merged(rows, owner, Ids(items, noun="item").find(rows.column("item")), rule)
     sink = pa.BufferOutputStream()
     table = pa.table({"id": ids.values})
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
-    blobs = [sink.getvalue().to_pybytes(), lengths.tobytes(), (keys & 0xFFFFFFFF).astype(np.int32).tobytes()]
-    numbers = [pa.array([number], pa.int64()) for number in (*counts, len(keys))]
-    names = ["rows", "no_user", "no_item", "pairs", "ids", "lengths", "items"]
-    yield pa.RecordBatch.from_arrays([*numbers, *(pa.array([blob], pa.large_binary()) for blob in blobs)], names)
+    packed: dict[str, bytes | None] = {"ids": sink.getvalue().to_pybytes()}
+    packed |= _packed(found.keys, len(ids))
+    for name, aligned in (("weights", found.weights), ("times", found.times)):
+        packed[name] = None if aligned is None else aligned.tobytes()
+    for name, keys in (("dislikes", found.dislikes), ("seen", found.seen)):
+        others = _packed(keys, len(ids))
+        packed |= {f"{name}_{part}": content if rule.rated else None for part, content in others.items()}
+    blobs = [pa.array([blob], pa.large_binary()) for blob in packed.values()]
+    yield pa.RecordBatch.from_arrays([pa.array([len(found.keys)], pa.int64()), *blobs], ["pairs", *packed])
+
+
+def _packed(keys: NDArray[np.int64], rows: int) -> dict[str, bytes]:
+    indptr, indices = compressed(keys, rows)
+    return {"lengths": np.diff(indptr).astype(np.int32).tobytes(), "items": indices.tobytes()}
+
+
+def _merged(rows: pa.Table, owner: NDArray[np.int32], items: NDArray[np.int32], rule: RowRule) -> MergedPairs:
+    """The distinct pairs of a table's rows, of these users and items; rows of unknown items (-1) are left out."""
+    known = np.flatnonzero(items >= 0)
+    columns = {name: _numbers(rows.column(name)) for name in ("weight", "time", "rating") if name in rows.column_names}
+    weight, time, rating = (columns[name][known] if name in columns else None for name in ("weight", "time", "rating"))
+    return merged(owner[known].astype(np.int64) << 32 | items[known].astype(np.int64), weight, time, rating, rule)
+
+
+def _numbers(column: pa.ChunkedArray) -> NDArray[Any]:
+    """A column of numbers, NaN where there is none; dates and timestamps as microseconds since 1970."""
+    if pa.types.is_temporal(column.type):
+        column = column.cast(pa.timestamp("us", tz=getattr(column.type, "tz", None))).cast(pa.int64())
+    elif pa.types.is_integer(column.type):
+        column = column.cast(pa.int64())
+    values: NDArray[Any] = column.to_numpy()
+    return values
 
 
 def block_sums(folder: Folder, blocks: Iterator[tuple[int, int]]) -> Iterator[bytes]:
@@ -142,6 +181,7 @@ def _share(memory: str | int | None) -> str | int:
 
 
 def _lists(model: Recommender, task: ListTask, users: pa.Array, rows: Histories) -> Iterator[pa.RecordBatch]:
+    rows = replace(rows, at=task.at, seen=rows.seen if task.exclude_low_rated else None)
     blocks: list[RankedBlock] = []
     done = have = 0
     for block in model.ranked_blocks(rows, task.ranking_request(model), threads=1, memory=_share(task.memory)):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 from pyspark.ml.base import Model
+from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -17,11 +18,13 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
 from komd.checks import one_of, whole
 from komd.engine.kernel_based import KernelBased
-from komd.engine.requests import candidate_items
+from komd.engine.requests import candidate_items, moment
 from komd.errors import InputError
 from komd.models.registry import load_exactly
-from komd.spark.column_params import ColumnParams, select_columns
+from komd.spark.column_params import ColumnParams
+from komd.spark.merged_rows import EVERY_ROW, RowRule
 from komd.spark.model_folder import Folder, check_executors, context_of, ship
+from komd.spark.row_columns import select_columns
 
 __all__ = ["KomdRecommenderModel", "UnknownIdsWarning"]
 
@@ -32,11 +35,28 @@ class UnknownIdsWarning(UserWarning):
     """Ids that the model does not know were skipped; the message counts them."""
 
 
+class _GivenAs(NamedTuple):
+    """The type of user ids, and what the rows of given histories mean."""
+
+    user: T.DataType
+    rule: RowRule = EVERY_ROW
+    time_unit: str | None = None
+
+
 class KomdRecommenderModel(ColumnParams, Model):
     """A komd model whose lists are made by Spark's executors, which memory-map the same folder.
 
     `komd` is the model itself, as on one machine. The lists are exactly those that it gives, for any partitioning.
+
+    For models with a half-life, `at` is the moment from which ages are measured, as in `komd`'s `recommend`: "now", a
+    date, a datetime (UTC unless it says otherwise) or ISO text. Methods that make lists take it as an argument;
+    `transform`, and lists without the argument, use the parameter `at` (`setAt`). By default ages are measured from
+    each user's last event. "now" is the moment of the call, whenever Spark computes the frame.
     """
+
+    at: Param[str] = Param(
+        Params._dummy(), "at", "the moment from which ages are measured: now or ISO text", TypeConverters.toString
+    )
 
     def __init__(
         self,
@@ -59,10 +79,23 @@ class KomdRecommenderModel(ColumnParams, Model):
         *,
         userCol: str = "user",
         itemCol: str = "item",
+        weightCol: str | None = None,
+        timeCol: str | None = None,
+        timeUnit: str | None = None,
+        ratingCol: str | None = None,
+        liked: float | None = None,
+        disliked: float | None = None,
+        repeated: str = "sum",
         shared: bool = False,
         memory: str | int | None = None,
     ) -> Self:
-        """A model saved by komd, here or on one machine. `shared`: every executor mounts it at the same path."""
+        """A model saved by komd, here or on one machine. `shared`: every executor mounts it at the same path.
+
+        The columns are those of frames of histories and pairs; see `KomdRecommender`.
+        """
+        columns = {"userCol": userCol, "itemCol": itemCol, "weightCol": weightCol, "timeCol": timeCol}
+        columns |= {"timeUnit": timeUnit, "ratingCol": ratingCol, "repeated": repeated}
+        given: dict[str, Any] = columns | {"liked": liked, "disliked": disliked}
         spark = SparkSession.getActiveSession()
         if spark is None:
             raise InputError("there is no Spark session yet: SparkSession.builder.master(...).getOrCreate() first")
@@ -71,11 +104,16 @@ class KomdRecommenderModel(ColumnParams, Model):
         if not isinstance(model, KernelBased):
             raise InputError(f"on Spark run CFKOMD, ECFOMD, MSDW and RP3Beta; {path} holds {type(model).__name__}")
         fitted = cls(model, folder, memory=memory)
-        return fitted._set(userCol=userCol, itemCol=itemCol)
+        return fitted._set(**{name: value for name, value in given.items() if value is not None})
 
     def save(self, path: str | Path) -> None:
         """Write the model to a folder on the driver: `komd.load` reads it, and so does `load` here."""
         self.komd.save(path)
+
+    def setAt(self, value: Any) -> Self:
+        """Change `at`."""
+        moment(value)
+        return self._set(at=str(value))
 
     # ---- lists --------------------------------------------------------------------------------------------------
 
@@ -88,15 +126,16 @@ class KomdRecommenderModel(ColumnParams, Model):
         items: Iterable[Any] | None = None,
         exclude: Iterable[Any] | None = None,
         excludeLowRated: bool = True,
+        at: Any = None,
     ) -> DataFrame:
         """The n best items for every user of the training data.
 
         `format` "nested" gives a row a user: the user, and `recommendations`, an array of (item, rating), as Spark's
         ALS does; "long" a row an item: `user_id, item_id, score, rank`. With `excludeSeen`, `excludeLowRated` leaves
-        out what users rated below `min_rating` as well, where the model's data was read so.
+        out what users rated below `liked` as well, where the model's data was read so.
         """
         users = self._session.range(len(self.komd.catalogue.users)).toDF("number")
-        return self._lists(users, "lists_for_users", n, format, excludeSeen, items, exclude, low=excludeLowRated)
+        return self._lists(users, "lists_for_users", n, format, excludeSeen, items, exclude, excludeLowRated, at)
 
     def recommendForUserSubset(
         self,
@@ -108,6 +147,7 @@ class KomdRecommenderModel(ColumnParams, Model):
         items: Iterable[Any] | None = None,
         exclude: Iterable[Any] | None = None,
         excludeLowRated: bool = True,
+        at: Any = None,
     ) -> DataFrame:
         """The same for the users of a frame. Unknown users are counted in an UnknownIdsWarning."""
         asked = select_columns(dataset, user=self._user).distinct().toArrow().column(0)
@@ -115,7 +155,7 @@ class KomdRecommenderModel(ColumnParams, Model):
         self._warn("users", asked, found)
         numbers = pa.table({"number": np.sort(found[found >= 0]).astype(np.int64)})
         users = self._session.createDataFrame(numbers, "number long")
-        return self._lists(users, "lists_for_users", n, format, excludeSeen, items, exclude, low=excludeLowRated)
+        return self._lists(users, "lists_for_users", n, format, excludeSeen, items, exclude, excludeLowRated, at)
 
     def recommendForHistories(
         self,
@@ -126,17 +166,25 @@ class KomdRecommenderModel(ColumnParams, Model):
         excludeSeen: bool = True,
         items: Iterable[Any] | None = None,
         exclude: Iterable[Any] | None = None,
+        excludeLowRated: bool = True,
+        at: Any = None,
     ) -> DataFrame:
-        """The same for users the model need not know, given with their histories: a frame of pairs.
+        """The same for users the model need not know, given with their histories: a frame like that of `fit`.
 
-        Unknown items are counted in an UnknownIdsWarning; a user left without items is served by popularity.
+        It has the same columns, with the same meaning: weights, times and ratings as well, where `fit` was given
+        them (`model.clear(model.weightCol)` does without). Unknown items are counted in an UnknownIdsWarning; a user
+        left without items is served by popularity.
         """
-        pairs = select_columns(dataset, user=self._user, item=self._item)
-        given = pairs.select("item").distinct().toArrow().column(0)
+        columns = self.row_columns
+        rows = columns.selected(dataset)
+        unit = columns.checked_unit(rows)
+        given = rows.select("item").distinct().toArrow().column(0)
         self._warn("items", given, self.komd.catalogue.find_items(given.combine_chunks(), "skip"))
-        histories = pairs.groupBy("user").agg(F.collect_set("item").alias("items"))
-        user = select_columns(dataset, user=self._user).schema["user"].dataType
-        return self._lists(histories, "lists_for_histories", n, format, excludeSeen, items, exclude, user=user)
+        beside = [name for name in rows.columns if name != "user"]
+        histories = rows.groupBy("user").agg(F.collect_list(F.struct(*beside)).alias("rows"))
+        given_as = _GivenAs(rows.schema["user"].dataType, columns.rule, unit)
+        listed = (n, format, excludeSeen, items, exclude, excludeLowRated, at)
+        return self._lists(histories, "lists_for_histories", *listed, given_as=given_as)
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         """The frame with the score of each of its pairs; NaN if the user or the item is unknown."""
@@ -147,12 +195,12 @@ class KomdRecommenderModel(ColumnParams, Model):
             raise InputError(f"the frame has a column {name!r} already; choose another predictionCol")
         schema = T.StructType([*dataset.schema.fields, T.StructField(name, T.DoubleType())])
         folder, memory, inner = self._folder, self._memory, to_arrow_schema(schema)
-        user, item = dataset.columns.index(self._user), dataset.columns.index(self._item)
+        user, item, at = dataset.columns.index(self._user), dataset.columns.index(self._item), self._moment()
 
         def score(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             from komd.spark.executor_tasks import scored_pairs
 
-            return scored_pairs(folder, batches, user, item, inner, memory)
+            return scored_pairs(folder, batches, user, item, inner, memory, at)
 
         return dataset.mapInArrow(score, schema)
 
@@ -174,8 +222,9 @@ class KomdRecommenderModel(ColumnParams, Model):
         exclude_seen: bool,
         items: Iterable[Any] | None,
         exclude: Iterable[Any] | None,
-        user: T.DataType | None = None,
-        low: bool = True,
+        exclude_low_rated: bool,
+        at: Any,
+        given_as: _GivenAs | None = None,
     ) -> DataFrame:
         from komd.spark.executor_tasks import ListTask
 
@@ -186,9 +235,20 @@ class KomdRecommenderModel(ColumnParams, Model):
         candidates = None
         if items is not None or exclude is not None:
             candidates = candidate_items(self.komd.catalogue, items, exclude, "error")[0]
-        schema = self._schema(format == "nested", user or self._types[0])
+        form = given_as or _GivenAs(self._types[0])
+        schema = self._schema(format == "nested", form.user)
         task = ListTask(
-            self._folder, n, exclude_seen, candidates, format == "nested", self._memory, to_arrow_schema(schema), low
+            self._folder,
+            n,
+            exclude_seen,
+            candidates,
+            format == "nested",
+            self._memory,
+            to_arrow_schema(schema),
+            exclude_low_rated,
+            self._moment(at),
+            form.rule,
+            form.time_unit,
         )
 
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -200,6 +260,12 @@ class KomdRecommenderModel(ColumnParams, Model):
         # If K is streamed, every task computes all of it: only as many tasks as cores.
         tasks = context.defaultParallelism * (1 if self.komd.matrix.recomputed else _TASKS)
         return users.repartition(max(1, tasks)).mapInArrow(work, schema)
+
+    def _moment(self, at: Any = None) -> int | None:
+        """The moment asked for, in microseconds; None: each user's last event."""
+        if at is None and self.isDefined(self.at):
+            at = self.getOrDefault(self.at)
+        return None if at is None else moment(at)
 
     def _schema(self, nested: bool, user: T.DataType) -> T.StructType:
         item = self._types[1]
