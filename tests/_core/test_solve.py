@@ -70,11 +70,11 @@ def from_matrix(matrix, W=NO_W, added=0):
 EVEN = np.zeros(0, np.float32)
 
 
-def solved(own, K, histories, exact=True, lam=0.01, theta=1.0, tol=TOL, h=EVEN, delta=0.0):
+def solved(own, K, histories, exact=True, lam=0.01, theta=1.0, tol=TOL, h=EVEN, omega=0.0):
     rows = rows_of(histories)
     own = own_gathered(own, rows, always=bool((h < 0).any()))
     out = Solved(np.empty(len(rows.indices)), np.empty(len(histories)), np.empty(len(histories)))
-    problem = MarginProblem(K.sum(axis=1, dtype=np.float64), exact, theta, lam, tol, delta)
+    problem = MarginProblem(K.sum(axis=1, dtype=np.float64), exact, theta, lam, tol, omega)
     scratch = solver_scratch(own, max(map(len, histories), default=0))
     unsolved = solve_users(own.stored, own.blocks, own.starts, problem, rows, h, out, scratch)
     return unsolved, np.split(out.weights, rows.indptr[1:-1]), out.offsets, out.gaps
@@ -182,21 +182,21 @@ def test_users_of_a_corrected_matrix(seed, m, factors):
 
 @several
 @given(seeds, st.integers(2, 45), st.booleans(), st.sampled_from([0.01, 1.0]), st.sampled_from([0.0, 1.0]))
-def test_users_with_weights_and_dislikes(gather_at_most, seed, m, exact, lam, delta):
+def test_users_with_weights_and_dislikes(gather_at_most, seed, m, exact, lam, omega):
     """λ_i = λ / h_i; items with h below 0 join the negatives."""
     rng = np.random.default_rng(seed)
     K = sparse_kernel(rng, m)
     wide, rows = K.astype(np.float64), random_histories(rng, m, 5)
     h = [(10.0 ** rng.uniform(-2, 2, len(row))).astype(np.float32) for row in rows]
     for each in h:
-        each[rng.random(len(each)) < (0.3 if delta else 0.0)] = -1.0
+        each[rng.random(len(each)) < (0.3 if omega else 0.0)] = -1.0
     flat = np.concatenate(h)
     forms = [(from_matrix(stored(K, sparse=sparse)), 1000) for sparse in (False, True)]
     forms += [(gathered_before(K, rows, int(rng.integers(0, 4))), 1000), (from_matrix(stored(K)), 4)]
     answers = []
     for own, side in forms:
         gather_at_most(side)
-        unsolved, weights, offsets, _ = solved(own, K, rows, exact, lam, 0.5, h=flat, delta=delta)
+        unsolved, weights, offsets, _ = solved(own, K, rows, exact, lam, 0.5, h=flat, omega=omega)
         answers.append(weights)
         assert unsolved == 0
         for u, row in enumerate(rows):
@@ -206,12 +206,12 @@ def test_users_with_weights_and_dislikes(gather_at_most, seed, m, exact, lam, de
                 continue
             left = m - len(chosen)
             assert offsets[u] == pytest.approx((0.5 / left if left else 0.0) if exact else 0.5 / m, abs=1e-15)
-            assert (weights[u][h[u] < 0] == -delta / max(len(disliked), 1)).all()
+            assert (weights[u][h[u] < 0] == -omega / max(len(disliked), 1)).all()
             alpha = weights[u][h[u] > 0] - (offsets[u] if exact else 0.0)
             alpha[np.abs(alpha) < 1e-15] = 0.0
             q = 0.5 * (reference.q_exact(wide, chosen) if exact else reference.q_mean(wide, chosen))
             if len(disliked):
-                q += delta * wide[np.ix_(chosen, disliked)].mean(axis=1)
+                q += omega * wide[np.ix_(chosen, disliked)].mean(axis=1)
             reference.assert_optimal(K[np.ix_(chosen, chosen)], q, lam / h[u][h[u] > 0].astype(float), alpha, TOL)
     for other in answers[1:3]:  # the same matrix, however it is held
         assert all(np.array_equal(ours, theirs) for ours, theirs in zip(answers[0], other, strict=True))

@@ -68,6 +68,23 @@ def model(request, rich):
     return _FITTED[key]
 
 
+READING = {"weight": "plays", "time": "when", "rating": "stars", "liked": 4, "disliked": 2}
+
+
+def ratings_table(rich):
+    """The rich data as a table of rated plays."""
+    history, dislikes = rich.to_arrow(), rich.dislikes.to_arrow()
+    return pa.table(
+        {
+            "user": history["user_id"].to_pylist() + dislikes["user_id"].to_pylist(),
+            "item": history["item_id"].to_pylist() + dislikes["item_id"].to_pylist(),
+            "plays": [int(w) for w in history["weight"].to_pylist()] + [1] * len(dislikes),
+            "when": history["time"].to_pylist() + [START] * len(dislikes),
+            "stars": [5] * len(history) + [1] * len(dislikes),
+        }
+    )
+
+
 def exact(model):
     return type(model).__name__ not in ROUNDS_BY_BLOCK
 
@@ -195,29 +212,21 @@ def test_scores_of_pairs_are_those_of_the_lists(model):
     assert np.allclose(found["score"], listed["score"], rtol=tolerance, atol=tolerance)
 
 
-def test_permuted_items_permute_the_answer(model, rich):
-    """Ids of items in another order: the same lists."""
+def test_renamed_items_rename_the_answer(model, rich):
+    """Ids of items in another order: the same scores, but for the order of sums."""
+    if getattr(model, "rank", None) or type(model).__name__ == "WRMF":
+        pytest.skip("eigenvectors and factors are found from a start that depends on the order")
     names = [f"{(7 * k) % len(rich.items):03d} {name}" for k, name in enumerate(rich.items)]
     renamed = dict(zip(rich.items, names, strict=True))
-    history, dislikes = rich.to_arrow(), rich.dislikes.to_arrow()
-    stars = [5] * len(history) + [1] * len(dislikes)
-    table = pa.table(
-        {
-            "user": history["user_id"].to_pylist() + dislikes["user_id"].to_pylist(),
-            "item": [renamed[item] for item in history["item_id"].to_pylist() + dislikes["item_id"].to_pylist()],
-            "plays": history["weight"].to_pylist() + [1.0] * len(dislikes),
-            "when": history["time"].to_pylist() + [START] * len(dislikes),
-            "stars": stars,
-        }
-    )
-    other = komd.read(table, weight="plays", time="when", rating="stars", liked=4, disliked=2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", komd.FilterWarning)
-        again = model.clone().fit(other)
-    ours, theirs = (fitted.recommend(n=3).to_arrow() for fitted in (model, again))
-    assert np.allclose(ours["score"], theirs["score"], atol=2e-4 if type(model).__name__ == "WRMF" else 1e-5) or (
-        type(model).__name__ == "WRMF"
-    )
+    table = ratings_table(rich)
+    table = table.set_column(1, "item", pa.array([renamed[item] for item in table["item"].to_pylist()]))
+    other = komd.read(table, **READING)
+    again = model.clone().fit(other)
+    user = rich.users[11]
+    pairs = [(user, item) for item in rich.items]
+    ours = model.score(pairs).to_arrow()["score"]
+    theirs = again.score([(user, renamed[item]) for _, item in pairs]).to_arrow()["score"]
+    assert np.allclose(ours, theirs, atol=1e-5)
 
 
 def test_ages_are_measured_from_the_moment_asked_for(model, rich):
@@ -282,11 +291,7 @@ def test_models_without_weights_say_so_and_count_every_pair_once(name, rich):
 def test_a_large_regularization_weighs_by_the_given_weights(rich):
     """λ → ∞: the score is the weighted mean of the rows of K."""
     model = komd.CFKOMD(kernel="linear", regularization=1e9, negatives_weight=0.0, weighting="linear").fit(rich)
-    K = (
-        model.matrix.rows_dense()
-        if hasattr(model.matrix, "rows_dense")
-        else np.array([model.matrix.row(i) for i in range(len(rich.items))])
-    )
+    K = np.array([model.matrix.row(i) for i in range(len(rich.items))])
     histories = model.catalogue.histories
     for u in (0, 5, 77):
         row = slice(histories.indptr[u], histories.indptr[u + 1])
@@ -340,22 +345,9 @@ def test_the_problem_with_weights_against_cvxopt(rich):
 @pytest.fixture(scope="module")
 def ratings(rich, tmp_path_factory):
     """The rich data as a file."""
-    history, dislikes = rich.to_arrow(), rich.dislikes.to_arrow()
-    table = pa.table(
-        {
-            "user": history["user_id"].to_pylist() + dislikes["user_id"].to_pylist(),
-            "item": history["item_id"].to_pylist() + dislikes["item_id"].to_pylist(),
-            "plays": [int(w) for w in history["weight"].to_pylist()] + [1] * len(dislikes),
-            "when": history["time"].to_pylist() + [START] * len(dislikes),
-            "stars": [5] * len(history) + [1] * len(dislikes),
-        }
-    )
     file = tmp_path_factory.mktemp("ratings") / "ratings.csv"
-    pa.csv.write_csv(table, file)
+    pa.csv.write_csv(ratings_table(rich), file)
     return file
-
-
-READING = ["--weight", "plays", "--time", "when", "--rating", "stars", "--liked", 4, "--disliked", 2]
 
 
 def document(*words):
@@ -366,7 +358,8 @@ def document(*words):
 
 def test_commands_give_what_the_library_gives(model, ratings, rich, tmp_path):
     saved, user = tmp_path / "m.komd", rich.users[5]
-    assert document("fit", ratings, "-o", saved, "--model", model.text, *READING)["model"] == model.text
+    options = [word for name, value in READING.items() for word in (f"--{name}", value)]
+    assert document("fit", ratings, "-o", saved, "--model", model.text, *options)["model"] == model.text
     assert document("recommend", saved, "--n", 4)["recommendations"] == model.recommend(n=4).to_arrow().to_pylist()
     item = model.recommend(user, n=1).items(user)[0]
     why = model.explain(user, item).to_dict()
@@ -376,7 +369,7 @@ def test_commands_give_what_the_library_gives(model, ratings, rich, tmp_path):
 def test_compared_and_tuned_figures_are_those_of_evaluate(rich, ratings):
     pytest.importorskip("optuna")
     metrics = "auc,ndcg@10"
-    data = komd.read(ratings, weight="plays", time="when", rating="stars", liked=4, disliked=2)
+    data = komd.read(ratings, **READING)
     models = [model for model in WEIGHTED if HAS_IMPLICIT or type(model).__name__ not in RIVALS]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", komd.FilterWarning)

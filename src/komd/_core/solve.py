@@ -46,7 +46,7 @@ class MarginProblem(NamedTuple):
     """What is the same for all users: S, how the negatives count, λ, and the KKT gap to reach.
 
     `theta` is the weight of the negatives: of all others than the user's own items if `exact`, else of all items.
-    `delta` is the weight of the mean of the user's dislikes.
+    `omega` is the weight of the mean of the user's dislikes.
     """
 
     S: NDArray[np.float64]
@@ -54,7 +54,7 @@ class MarginProblem(NamedTuple):
     theta: float
     lam: float
     tol: float
-    delta: float = 0.0
+    omega: float = 0.0
 
 
 class Solved(NamedTuple):
@@ -123,7 +123,7 @@ def solve_users(
     each item counts: λ_i = λ / h_i. It is aligned with `rows`, or empty: each counts 1. Below 0 an item is a dislike.
 
     With exact negatives the weight of item i is alpha_i + theta/m_u- and the offset theta/m_u-; else alpha_i and
-    theta/m. The weight of a dislike is -delta over their number. Returns the number of users whose gap stayed above
+    theta/m. The weight of a dislike is -omega over their number. Returns the number of users whose gap stayed above
     `tol`, or above the rounding of their gradients.
     """
     m = problem.S.shape[0]
@@ -164,7 +164,7 @@ def solve_users(
                 g[i] = q[i] if even else _product(K_u[i], alpha)
             _begin(problem, items, chosen, q, g, alpha, lam, even)
             if disliked > 0:
-                _oppose(blocks[starts[u] : starts[u + 1]], stride, h_u, chosen, problem.delta / disliked, q, g)
+                _oppose(blocks[starts[u] : starts[u + 1]], stride, h_u, chosen, problem.omega / disliked, q, g)
             if even or lam.max() <= SPREAD * lam.min():
                 solve_shrinking(K_u, q, g, lam, alpha, tol, scratch.simplex)
             else:
@@ -187,7 +187,7 @@ def solve_users(
         unsolved += out.gaps[u] > tol
         out.offsets[u] = _as_scored(problem.exact, problem.theta, m, alpha)
         if disliked > 0:
-            weights[:] = -problem.delta / disliked
+            weights[:] = -problem.omega / disliked
             for i in range(m_u):
                 weights[chosen[i]] = alpha[i]
     return unsolved

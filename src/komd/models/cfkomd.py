@@ -111,8 +111,8 @@ class CFKOMD(WeightedHistories, KernelBased):
         times. Ages count from the user's last event, or from the moment that `recommend` is given. None: age does not
         count. It does not enter K.
     dislikes_weight
-        δ >= 0: how much the mean of what a user dislikes counts, beside that of the items not chosen (θ), in the
-        problem and in the score. What a user dislikes is never recommended, whatever δ.
+        ω >= 0: how much the mean of what a user dislikes counts, beside that of the items not chosen (θ), in the
+        problem and in the score. What a user dislikes is never recommended, whatever ω.
     storage
         How to hold K: "dense", "sparse", "streamed" (never held: computed again in strips whenever it is read), or None
         for what is fastest within the memory budget. The exact filter is "dense"; for others the filter is of low rank.
@@ -264,9 +264,9 @@ class CFKOMD(WeightedHistories, KernelBased):
         from komd._core import solve as core
 
         # Negative zero where negatives do not count: −b S is +0 then, and nobody is shown a score of −0.
-        theta, delta = float(self.negatives_weight) or -0.0, float(self.dislikes_weight)
+        theta, omega = float(self.negatives_weight) or -0.0, float(self.dislikes_weight)
         lam, tolerance = float(self.regularization), float(self.tolerance)
-        problem = core.MarginProblem(self.S, self.negatives == "exact", theta, lam, tolerance, delta)
+        problem = core.MarginProblem(self.S, self.negatives == "exact", theta, lam, tolerance, omega)
         out = core.Solved(np.empty(len(rows.indices)), np.empty(len(rows)), np.empty(len(rows)))
 
         def solve(some: Histories, own: OwnEntries, out: Solved) -> int:
