@@ -95,8 +95,9 @@ def move_weight(
         alpha[high] -= move
     alpha[low] += move
     floor[low] = 0.0
-    g[low] += lam[low] * move
-    g[high] -= lam[high] * move
+    cost = lam[low] * move  # rounded once for both where λ is the same: the same bits as with one λ for all
+    g[low] += cost
+    g[high] -= cost if lam[high] == lam[low] else lam[high] * move
     if g.shape[0] >= _WORTH_SWEEPING:
         return sweep(g, floor, K_low, K_high, move)
     g_low = np.inf
