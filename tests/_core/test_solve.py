@@ -67,12 +67,9 @@ def from_matrix(matrix, W=NO_W, added=0):
     return OwnEntries(matrix, np.zeros(0, np.float32), np.zeros(0, np.int64), W, added)
 
 
-EVEN = np.zeros(0, np.float32)
-
-
-def solved(own, K, histories, exact=True, lam=0.01, theta=1.0, tol=TOL, h=EVEN, omega=0.0):
+def solved(own, K, histories, exact=True, lam=0.01, theta=1.0, tol=TOL, h=None, omega=0.0):
     rows = rows_of(histories)
-    own = own_gathered(own, rows, always=bool((h < 0).any()))
+    own = own_gathered(own, rows, always=h is not None and bool((h < 0).any()))
     out = Solved(np.empty(len(rows.indices)), np.empty(len(histories)), np.empty(len(histories)))
     problem = MarginProblem(K.sum(axis=1, dtype=np.float64), exact, theta, lam, tol, omega)
     scratch = solver_scratch(own, max(map(len, histories), default=0))

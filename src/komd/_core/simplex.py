@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numba import types
+from numba.extending import overload
 from numpy.typing import NDArray
 
 from komd._core.compile import compiled, inner
@@ -19,8 +21,11 @@ __all__ = [
     "ROUNDS",
     "WIDTH",
     "G",
+    "Lambda",
     "Q",
     "SimplexScratch",
+    "lam_at",
+    "lam_like",
     "move_weight",
     "simplex_scratch",
     "solve_shrinking",
@@ -32,9 +37,37 @@ _WORTH_SWEEPING = 96  # items from which four at a time are faster than one
 _FLAT = 1e-12  # curvature below this is rounding: two items are the same item
 
 
+Lambda: TypeAlias = np.ndarray | float
+"""λ of each item, or one for all. Which of the two is settled when a function is compiled."""
+
+
+def lam_at(lam: Lambda, i: int) -> float:
+    """λ of item i."""
+    return float(lam[i]) if isinstance(lam, np.ndarray) else lam
+
+
+@overload(lam_at, inline="always")
+def _lam_at(lam, i):  # type: ignore[no-untyped-def]
+    if isinstance(lam, types.Array):
+        return lambda lam, i: lam[i]
+    return lambda lam, i: lam
+
+
+def lam_like(like: Any, one: float, each: np.ndarray) -> Any:
+    """λ as a user's items have it: `each` of them if `like` is an array, and otherwise `one` for all."""
+    return each if isinstance(like, np.ndarray) else one
+
+
+@overload(lam_like, inline="always")
+def _lam_like(like, one, each):  # type: ignore[no-untyped-def]
+    if isinstance(like, types.Array):
+        return lambda like, one, each: each
+    return lambda like, one, each: one
+
+
 @compiled
 def solve_simplex(
-    K: np.ndarray, g: np.ndarray, lam: np.ndarray, alpha: np.ndarray, tol: float, max_steps: int, floor: np.ndarray
+    K: np.ndarray, g: np.ndarray, lam: Lambda, alpha: np.ndarray, tol: float, max_steps: int, floor: np.ndarray
 ) -> int:
     """Weights on one user's items: minimise a'Ka + Σ lam_i a_i² - 2a'q over the simplex (PAPER section 4).
 
@@ -76,7 +109,7 @@ def move_weight(
     low: int,
     high: int,
     g: np.ndarray,
-    lam: np.ndarray,
+    lam: Lambda,
     alpha: np.ndarray,
     floor: np.ndarray,
 ) -> tuple[int, int]:
@@ -85,7 +118,7 @@ def move_weight(
     Updating the gradient and finding the next pair is one pass: it is what all the time is spent on. `floor` is 0 for
     items with weight and minus infinity for others.
     """
-    curvature = K_low[low] + K_high[high] - 2.0 * K_low[high] + (lam[low] + lam[high])
+    curvature = K_low[low] + K_high[high] - 2.0 * K_low[high] + (lam_at(lam, low) + lam_at(lam, high))
     move = (g[high] - g[low]) / max(curvature, _FLAT)
     if move >= alpha[high]:
         move = alpha[high]
@@ -95,9 +128,9 @@ def move_weight(
         alpha[high] -= move
     alpha[low] += move
     floor[low] = 0.0
-    cost = lam[low] * move  # rounded once for both where λ is the same: the same bits as with one λ for all
+    cost = lam_at(lam, low) * move  # rounded once for both where λ is the same: the same bits as with one λ for all
     g[low] += cost
-    g[high] -= cost if lam[high] == lam[low] else lam[high] * move
+    g[high] -= cost if lam_at(lam, high) == lam_at(lam, low) else lam_at(lam, high) * move
     if g.shape[0] >= _WORTH_SWEEPING:
         return sweep(g, floor, K_low, K_high, move)
     g_low = np.inf
@@ -143,7 +176,7 @@ def simplex_scratch(items: int, side: int) -> SimplexScratch:
 
 @compiled
 def solve_shrinking(
-    K: np.ndarray, q: np.ndarray, g: np.ndarray, lam: np.ndarray, alpha: np.ndarray, tol: float, scratch: SimplexScratch
+    K: np.ndarray, q: np.ndarray, g: np.ndarray, lam: Lambda, alpha: np.ndarray, tol: float, scratch: SimplexScratch
 ) -> None:
     """The same answer as `solve_simplex`, sooner: finish on the items that still matter, then check the others.
 
@@ -167,7 +200,7 @@ def solve_shrinking(
                 kept[size] = k
                 size += 1
         K_small = scratch.K_kept[: size * size].reshape(size, size)
-        g_kept, alpha_kept, lam_kept = lines[_G_KEPT, :size], lines[_ALPHA_KEPT, :size], lines[_LAM_KEPT, :size]
+        g_kept, alpha_kept = lines[_G_KEPT, :size], lines[_ALPHA_KEPT, :size]
         for x in range(size):
             row = K[kept[x]]
             out = K_small[x]
@@ -175,11 +208,12 @@ def solve_shrinking(
                 out[y] = row[kept[y]]
             g_kept[x] = g[kept[x]]
             alpha_kept[x] = alpha[kept[x]]
-            lam_kept[x] = lam[kept[x]]
+            lines[_LAM_KEPT, x] = lam_at(lam, kept[x])
+        lam_small = lam_like(lam, lam_at(lam, 0), lines[_LAM_KEPT, :size])
         for _ in range(ROUNDS):
-            if solve_simplex(K_small, g_kept, lam_kept, alpha_kept, 0.5 * tol, EASY_STEPS * size, floor[:size]) >= 0:
+            if solve_simplex(K_small, g_kept, lam_small, alpha_kept, 0.5 * tol, EASY_STEPS * size, floor[:size]) >= 0:
                 break
-            _descend_together(K_small, g_kept, lam_kept, alpha_kept, tol, lines)
+            _descend_together(K_small, g_kept, lam_small, alpha_kept, tol, lines)
         for x in range(size):
             alpha[kept[x]] = alpha_kept[x]
         place = 0
@@ -197,7 +231,7 @@ def solve_shrinking(
 
 @inner
 def _descend_together(
-    K: np.ndarray, g: np.ndarray, lam: np.ndarray, alpha: np.ndarray, tol: float, lines: np.ndarray
+    K: np.ndarray, g: np.ndarray, lam: Lambda, alpha: np.ndarray, tol: float, lines: np.ndarray
 ) -> None:
     """One long step for ill-conditioned problems: towards the minimum over all items with weight at once.
 
@@ -229,7 +263,7 @@ def _descend_together(
             Hp[i] = 0.0
             if alpha[i] > 0.0:
                 row = K[i]
-                total = lam[i] * p[i]
+                total = lam_at(lam, i) * p[i]
                 for j in range(m):
                     total += row[j] * p[j]
                 Hp[i] = total
@@ -274,7 +308,7 @@ def _descend_together(
     for i in range(m):
         alpha[i] += d[i]
         row = K[i]
-        total = lam[i] * d[i]
+        total = lam_at(lam, i) * d[i]
         for j in range(m):
             total += row[j] * d[j]
         g[i] += total

@@ -17,8 +17,11 @@ from komd._core.simplex import (
     LAM,
     ROUNDS,
     G,
+    Lambda,
     Q,
     SimplexScratch,
+    lam_at,
+    lam_like,
     move_weight,
     simplex_scratch,
     solve_shrinking,
@@ -78,7 +81,7 @@ def solver_scratch(own: OwnEntries, longest: int) -> SolverScratch:
     """Scratch for users of at most so many items. Of a stored matrix, larger K_u are gathered row by row."""
     side = longest if own.blocks.size else min(longest, _GATHERED)
     K_u, pair = np.empty(side**2, np.float32), np.empty((2, longest), np.float32)
-    return SolverScratch(K_u, pair, np.empty(longest, np.int32), simplex_scratch(longest, side))
+    return SolverScratch(K_u, pair, np.arange(longest, dtype=np.int32), simplex_scratch(longest, side))
 
 
 def own_gathered(own: OwnEntries, rows: Rows, *, always: bool) -> OwnEntries:
@@ -113,14 +116,14 @@ def solve_users(
     starts: np.ndarray,
     problem: MarginProblem,
     rows: Rows,
-    h: np.ndarray,
+    h: np.ndarray | None,
     out: Solved,
     scratch: SolverScratch,
 ) -> int:
     """The weights of a block of users, in the form that scoring takes (docs/guide/maths.md, "One scorer").
 
     K between their own items is gathered from K, or stands in `blocks` already: see `OwnEntries`. `h` says how much
-    each item counts: λ_i = λ / h_i. It is aligned with `rows`, or empty: each counts 1. Below 0 an item is a dislike.
+    each item counts: λ_i = λ / h_i. It is aligned with `rows`, or None: each counts 1. Below 0 an item is a dislike.
 
     With exact negatives the weight of item i is alpha_i + theta/m_u- and the offset theta/m_u-; else alpha_i and
     theta/m. The weight of a dislike is -omega over their number. Returns the number of users whose gap stayed above
@@ -133,8 +136,11 @@ def solve_users(
     for u in range(rows.indptr.shape[0] - 1):
         items = rows.indices[rows.indptr[u] : rows.indptr[u + 1]]
         weights = out.weights[rows.indptr[u] : rows.indptr[u + 1]]
-        h_u = h[rows.indptr[u] : rows.indptr[u + 1]] if h.shape[0] > 0 else h
-        chosen = scratch.chosen[: _list_chosen(h_u, items.shape[0], scratch.chosen)]
+        if h is None:
+            chosen = scratch.chosen[: items.shape[0]]  # all of them
+        else:
+            h_u = h[rows.indptr[u] : rows.indptr[u + 1]]
+            chosen = scratch.chosen[: _list_chosen(h_u, scratch.chosen)]
         m_u = chosen.shape[0]
         disliked = items.shape[0] - m_u
         out.gaps[u] = 0.0
@@ -143,9 +149,17 @@ def solve_users(
             weights[:] = 0.0
             continue
         alpha = weights if disliked == 0 else lines[ALPHA, :m_u]
-        g, q, floor, lam = lines[G, :m_u], lines[Q, :m_u], lines[FLOOR, :m_u], lines[LAM, :m_u]
-        even = _start(problem.lam, h_u, chosen, lam, alpha)
-        tol = max(problem.tol, _ROUNDING * lam.min())
+        g, q, floor = lines[G, :m_u], lines[Q, :m_u], lines[FLOOR, :m_u]
+        lam = lam_like(h, problem.lam, lines[LAM, :m_u])
+        least = problem.lam
+        even, uneven = True, False
+        if h is None:
+            alpha[:] = 1.0 / m_u
+        else:
+            even = _start(problem.lam, h_u, chosen, lam, alpha)
+            least = lam.min()
+            uneven = lam.max() > SPREAD * least
+        tol = max(problem.tol, _ROUNDING * least)
         if m_u <= side:
             K_u = scratch.K_u[: m_u * m_u].reshape(m_u, m_u)
             stride = (starts[u + 1] - starts[u]) // items.shape[0] if blocks.shape[0] > 0 else 0
@@ -163,12 +177,13 @@ def solve_users(
                     q[i] = gather_row(K, items, i, K_u[i])
                 g[i] = q[i] if even else _product(K_u[i], alpha)
             _begin(problem, items, chosen, q, g, alpha, lam, even)
-            if disliked > 0:
-                _oppose(blocks[starts[u] : starts[u + 1]], stride, h_u, chosen, problem.omega / disliked, q, g)
-            if even or lam.max() <= SPREAD * lam.min():
+            if h is not None:
+                if disliked > 0:
+                    _oppose(blocks[starts[u] : starts[u + 1]], stride, h_u, chosen, problem.omega / disliked, q, g)
+                if uneven:
+                    solve_uneven(K_u, q, g, lam, alpha, tol, scratch.simplex)
+            if not uneven:
                 solve_shrinking(K_u, q, g, lam, alpha, tol, scratch.simplex)
-            else:
-                solve_uneven(K_u, q, g, lam, alpha, tol, scratch.simplex)
             low, high = worst_pair(g, alpha, floor)
         else:
             low_row, high_row = scratch.pair[0, :m_u], scratch.pair[1, :m_u]
@@ -194,14 +209,10 @@ def solve_users(
 
 
 @inner
-def _list_chosen(h: np.ndarray, size: int, chosen: np.ndarray) -> int:
+def _list_chosen(h: np.ndarray, chosen: np.ndarray) -> int:
     """List the places of a row whose items are not dislikes; returns how many there are."""
-    if h.shape[0] == 0:
-        for p in range(size):
-            chosen[p] = p
-        return size
     found = 0
-    for p in range(size):
+    for p in range(h.shape[0]):
         chosen[found] = p
         found += h[p] > 0.0
     return found
@@ -214,12 +225,10 @@ def _start(lam: float, h: np.ndarray, chosen: np.ndarray, lam_of: np.ndarray, al
     total = 0.0
     even = True
     for i in range(m_u):
-        lam_of[i] = lam
         alpha[i] = 1.0 / m_u
-        if h.shape[0] > 0:
-            lam_of[i] = min(lam / h[chosen[i]], _MOST)
-            total += h[chosen[i]]
-            even = even and h[chosen[i]] == h[chosen[0]]
+        lam_of[i] = min(lam / h[chosen[i]], _MOST)
+        total += h[chosen[i]]
+        even = even and h[chosen[i]] == h[chosen[0]]
     if not even:
         for i in range(m_u):
             alpha[i] = h[chosen[i]] / total
@@ -319,7 +328,7 @@ def _begin(
     q: np.ndarray,
     g: np.ndarray,
     alpha: np.ndarray,
-    lam: np.ndarray,
+    lam: Lambda,
     even: bool,
 ) -> None:
     """q and the first gradient. `q` arrives as the sums of the rows of K_u; `g` too if `even`, else as K_u alpha."""
@@ -337,9 +346,9 @@ def _begin(
             q[i] = 0.0
         q[i] *= theta
         if even:
-            g[i] = (g[i] + lam[i]) / m_u - q[i]
+            g[i] = (g[i] + lam_at(lam, i)) / m_u - q[i]
         else:
-            g[i] = (g[i] + lam[i] * alpha[i]) - q[i]
+            g[i] = (g[i] + lam_at(lam, i) * alpha[i]) - q[i]
 
 
 @inner

@@ -40,7 +40,6 @@ _MOST_PRIOR = 1e6  # beyond it nothing of K is left beside the prior
 _MOST_HEAD = 1e6  # beyond it nothing of K is left beside the leading eigenvectors
 _MOST_TARGET = 10.0  # of either sign: beyond it popularity alone orders the items
 _MOST = 1e300  # of λ_p: the weights are even long before
-_EVEN = np.zeros(0, np.float32)  # for h: every item counts 1
 
 
 class CFKOMD(WeightedHistories, KernelBased):
@@ -270,8 +269,8 @@ class CFKOMD(WeightedHistories, KernelBased):
         out = core.Solved(np.empty(len(rows.indices)), np.empty(len(rows)), np.empty(len(rows)))
 
         def solve(some: Histories, own: OwnEntries, out: Solved) -> int:
-            h = _EVEN if some.weights is None else some.weights
-            own = core.own_gathered(own, some.rows, always=bool((h < 0).any()))
+            h = some.weights
+            own = core.own_gathered(own, some.rows, always=h is not None and bool((h < 0).any()))
             scratch = core.solver_scratch(own, int(some.lengths.max(initial=0)))
             return core.solve_users(own.stored, own.blocks, own.starts, problem, some.rows, h, out, scratch)
 
