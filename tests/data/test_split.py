@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from komd.data.generate import generate
+from komd.data.interactions import Interactions
 from komd.data.read import read
 from komd.data.split import folds, held_out_users, leave_out, temporal, time
 from komd.errors import InputError
@@ -331,3 +332,23 @@ def test_bad_moments():
         with pytest.raises(InputError, match="the dislikes have no times like those of the pairs"):
             cut(undated)
     assert leave_out(undated)[0].dislikes is not None
+
+
+def test_rolling_folds_test_windows_after_all_that_trains():
+    rng = np.random.default_rng(0)
+    data = generate(users=60, items=40, activity=8, rng=0)
+    times = rng.integers(0, 1000, data.pairs)
+    data = Interactions(data.users, data.items, data.indptr, data.indices, times, time_unit="s")
+    rounds = list(folds(data, folds=4, half="rolling"))
+    assert len(rounds) == 4
+    tested = sum(test.pairs for _, test in rounds)
+    assert abs(tested - data.pairs / 2) <= 5  # pairs of one moment stay together
+    before = np.inf
+    for train, test in rounds:  # the latest window first
+        assert train.times.max() < test.times.min()
+        assert test.times.max() < before
+        before = test.times.min()
+        assert train.pairs == np.count_nonzero(times < before)
+    assert rounds[0][0].pairs + rounds[0][1].pairs == data.pairs
+    with pytest.raises(InputError, match="the data has no times"):
+        folds(Interactions(data.users, data.items, data.indptr, data.indices), half="rolling")

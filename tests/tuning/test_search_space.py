@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 
+import numpy as np
 import pytest
 
 import komd
+from komd.data.interactions import Interactions
 from komd.errors import InputError
 from komd.models.registry import MODELS
 from komd.tuning.search_space import SPACES, affordable, free_parameters
@@ -28,11 +30,34 @@ def test_every_model_but_popularity_has_a_space_and_every_value_makes_a_model():
         free_parameters(komd.Popularity())
 
 
-def test_what_a_model_sets_is_kept():
+OF_HISTORIES = ["weighting", "weighted_kernel", "half_life", "dislikes_weight"]
+
+
+def test_what_data_have_is_searched(data):
+    def searched(found, model=None):
+        return {p.name: p.values for p in free_parameters(model or komd.CFKOMD(), found) if p.name in OF_HISTORIES}
+
+    def timed(last, unit):
+        times = np.linspace(0, last, data.pairs).astype(np.int64)
+        return Interactions(data.users, data.items, data.indptr, data.indices, times, time_unit=unit)
+
+    assert searched(data) == {}
+    weighted = data.with_weights(np.ones(data.pairs, np.float32))
+    assert list(searched(weighted)) == ["weighting", "weighted_kernel"]
+    assert list(searched(weighted, komd.WRMF())) == list(searched(weighted, komd.ECFOMD())) == ["weighting"]
+    assert list(searched(data.with_dislikes(data))) == ["dislikes_weight"]
+    assert searched(timed(100, "d"))["half_life"] == ("6h", "1d", "3d", "7d", "14d", "30d", "60d", None)
+    assert searched(timed(10, "h"))["half_life"] == ("1h", "6h", None)
+    assert searched(timed(100, None)) == searched(timed(100, "s")) == {}  # no unit, or all within a minute or two
+    assert "half_life" not in searched(timed(100, "d"), komd.CFKOMD(half_life="5d"))
+
+
+def test_what_a_model_sets_is_kept(data):
     free = free_parameters(komd.CFKOMD(kernel="linear", ridge=7.0))
     names = ["user_damping", "popularity", "head", "prior", "prior_power", "target", "regularization"]
     names += ["negatives_weight"]
-    assert [parameter.name for parameter in free] == names
+    assert [parameter.name for parameter in free] == [*names, *OF_HISTORIES]
+    assert [parameter.name for parameter in free_parameters(komd.CFKOMD(kernel="linear", ridge=7.0), data)] == names
     with pytest.raises(InputError, match="leaves nothing to tune"):
         free_parameters(komd.EASE(regularization=3))
 

@@ -113,11 +113,12 @@ def _sorted_rows(data: Interactions, inside: NDArray[np.int32]) -> Histories:
     from scipy.sparse import csr_array
 
     numbers, indptr = inside[data.indices], data.indptr
-    known = numbers >= 0
-    if not known.all():
-        indptr, numbers = pointers(known)[indptr], numbers[known]
     aligned = {"weights": data.weights, "times": None if data.time_unit is None else data.microseconds}
-    held = {name: array[known] for name, array in aligned.items() if array is not None}
+    held = {name: array for name, array in aligned.items() if array is not None}
+    if numbers.min(initial=0) < 0:
+        known = numbers >= 0
+        indptr, numbers = pointers(known)[indptr], numbers[known]
+        held = {name: array[known] for name, array in held.items()}
     place = np.arange(len(numbers), dtype=np.int64) if held else np.ones(len(numbers), np.int8)
     matrix = csr_array((place, numbers, indptr), shape=(len(indptr) - 1, int(inside.max(initial=-1)) + 1))
     matrix.sort_indices()
