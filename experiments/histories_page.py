@@ -32,9 +32,13 @@ def difference(cell: Record) -> str:
     >>> difference({"difference": [0.01, 0.002, 0.018]})
     '**+.0100 [+.0020, +.0180]**'
     """
-    mean, low, high = (f"{value:+.4f}".replace("0.", ".", 1) for value in cell["difference"])
+    mean, low, high = map(_signed, cell["difference"])
     text = f"{mean} [{low}, {high}]"
     return f"**{text}**" if side(cell) else text
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.4f}".replace("0.", ".", 1)
 
 
 def side(cell: Record) -> int:
@@ -61,7 +65,7 @@ def verdict(cells: dict[str, Record]) -> str:
         ]
         if some:
             out.append(f"{words} in {listed(some)}")
-    unsure = [f"{NAMES[metric]} ({cell['difference'][0]:+.4f})" for metric, cell in cells.items() if not side(cell)]
+    unsure = [f"{NAMES[metric]} ({_signed(cell['difference'][0])})" for metric, cell in cells.items() if not side(cell)]
     if unsure:
         out.append(f"no difference beyond chance in {listed(unsure)}")
     return "; ".join(out)
@@ -234,10 +238,10 @@ half-life, the weighting, δ) is chosen by nDCG@100 on rounds from which no figu
 Of equal settings the first is taken. There are many comparisons below: of twenty intervals that should contain 0, one
 will not.
 """
-CHECK = """The check of the design: with the half-life found inside the training part of ML-100K, are recall@20, nDCG@100
-and AUC all above the same model without? The setting *as in the design* (γ = ½, β = 0.2, μ = 10, λ = 1, θ = 0) had been
-measured on this test part before: over all test users, without .1237, .3302 and .8104, with 30 days .1298, .3338 and
-.8142. No other setting had been.
+CHECK = """The check of the design: with the half-life found inside the training part of ML-100K, are recall@20,
+nDCG@100 and AUC all above the same model without? The setting *as in the design* (γ = ½, β = 0.2, μ = 10, λ = 1,
+θ = 0) had been measured on this test part before: over all test users, without .1237, .3302 and .8104, with 30 days
+.1298, .3338 and .8142. No other setting had been.
 """
 TIME = """A half-life multiplies what an item counts by 2^(−age / half-life), ages being counted from the user's last
 event. Users without a history are recommended what is popular, by every model, so a half-life can matter only to the
