@@ -24,9 +24,11 @@ CHOSEN_BY = "ndcg@100"
 METRICS = ("recall@20", CHOSEN_BY, "auc")
 FOUND_DISLIKES = "dislikes@20"
 """Recall@20 of dislikes that were held out: the share of them that is recommended among 20 items; less is better."""
+MORE_PLAYED = "more played"
+"""nDCG@100 with the more played half of a user's held-out items as the only targets."""
 LIKED_FIRST = "liked first"
 """Of a held-out liked item and a held-out dislike of the same user, how often the liked one has the higher score."""
-OF_DISLIKES = (FOUND_DISLIKES, LIKED_FIRST)
+KNOWN = "items known"
 CACHE = 1 << 30  # bytes of matrices that the trials on one fold share
 
 Values = NDArray[np.float64]
@@ -48,11 +50,14 @@ class Contender(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What trains and what tests; dislikes of test users that do not train, where there are any."""
+    """What trains and what tests."""
 
     train: komd.Interactions
     test: komd.Interactions
     dislikes: komd.Interactions | None = None
+    """Dislikes of test users that do not train."""
+    more_played: komd.Interactions | None = None
+    """The test items of larger weight."""
 
 
 class Case(NamedTuple):
@@ -113,9 +118,7 @@ def run(case: Case) -> Record:
         for text in texts:
             key = _key(text, contender)
             if key not in tried:
-                tried[key] = [
-                    float(np.nanmean(each[CHOSEN_BY])) for each in choosing.values(text, contender, [CHOSEN_BY])
-                ]
+                tried[key] = choosing.tried(text, contender)
                 _keep(case.name, results)
         inner = {text: float(np.mean(tried[_key(text, contender)])) for text in texts}
         best = max(texts, key=inner.__getitem__)
@@ -151,22 +154,17 @@ def _counted(rounds: list[Round]) -> dict[str, int]:
 def _report(case: Case, rows: dict[str, Record]) -> None:
     """Means, and differences to what each contender is compared with, over all test users and those with a history."""
     folds = _Folds(case.reported)
-    disliked = all(each.dislikes is not None for each in case.reported)
     values: dict[str, dict[str, Values]] = {}
     for contender in case.contenders:
-        rounds = folds.values(rows[contender.label]["text"], contender, list(METRICS))
-        if disliked:
-            rounds = [
-                a | b for a, b in zip(rounds, folds.dislikes(rows[contender.label]["text"], contender), strict=True)
-            ]
+        rounds = folds.reported(rows[contender.label]["text"], contender)
         values[contender.label] = {metric: np.concatenate([each[metric] for each in rounds]) for metric in rounds[0]}
     for label, row in rows.items():
-        mine, known = values[label], values[label]["known"] > 0
+        mine, known = values[label], values[label].pop(KNOWN) > 0
         base = values.get(row["against"] or "")
         for group, members in (("all", np.ones(len(known), bool)), ("known", known)):
             row[group] = {}
-            for metric in (*METRICS, *OF_DISLIKES) if disliked else METRICS:
-                some = slice(None) if metric in OF_DISLIKES else members
+            for metric in mine:
+                some = members if metric in METRICS else slice(None)
                 row[group][metric] = {"mean": float(np.nanmean(mine[metric][some]))}
                 if base is not None:
                     pair = mine[metric][some], base[metric][some]
@@ -188,23 +186,24 @@ class _Folds:
             ]
         return self._folds[blind]
 
-    def values(self, text: str, contender: Contender, metrics: list[str]) -> list[dict[str, Values]]:
-        """On each round the metrics of each test user, and under "known" the length of the user's history."""
-        out = []
-        for fold in self._of(contender.blind):
-            found = komd.evaluate(fold.fitted(komd.model_from_text(text)), fold.test, metrics=metrics)
-            mine = {metric: found[metric].values for metric in metrics}
-            out.append(mine | {"known": fold.train.activity[fold.train.users.find(found.users)].astype(np.float64)})
-        return out
+    def tried(self, text: str, contender: Contender) -> list[float]:
+        """What settings are chosen by, on each round."""
+        model = komd.model_from_text(text)
+        return [fold.measure(model) for fold in self._of(contender.blind)]
 
-    def dislikes(self, text: str, contender: Contender) -> list[dict[str, Values]]:
-        """On each round, what becomes of the dislikes that were held out, for each user who has some."""
+    def reported(self, text: str, contender: Contender) -> list[dict[str, Values]]:
+        """On each round all metrics, of the users whom each is defined for, and the lengths of test users' histories."""
         out = []
         for fold, each in zip(self._of(contender.blind), self.rounds, strict=True):
-            assert each.dislikes is not None
-            fitted = fold.fitted(komd.model_from_text(text))
-            found = komd.evaluate(fitted, each.dislikes, metrics=["recall@20"])["recall@20"].values
-            out.append({FOUND_DISLIKES: found, LIKED_FIRST: _liked_first(fitted, each.test, each.dislikes)})
+            model = fold.fitted(komd.model_from_text(text))
+            found = komd.evaluate(model, each.test, metrics=METRICS)
+            mine = {metric: found[metric].values for metric in METRICS}
+            if each.dislikes is not None:
+                mine[FOUND_DISLIKES] = komd.evaluate(model, each.dislikes, metrics=["recall@20"])["recall@20"].values
+                mine[LIKED_FIRST] = _liked_first(model, each.test, each.dislikes)
+            if each.more_played is not None:
+                mine[MORE_PLAYED] = komd.evaluate(model, each.more_played, metrics=["ndcg@100"])["ndcg@100"].values
+            out.append(mine | {KNOWN: each.train.activity[each.train.users.find(found.users)].astype(np.float64)})
         return out
 
 

@@ -51,7 +51,9 @@ def page(tmp_path, monkeypatch):
     monkeypatch.setattr(places, "RESULTS", tmp_path)
     monkeypatch.setattr(histories, "read", read)
     monkeypatch.setattr(histories, "GRID", {"popularity": (0.1, 0.3), "regularization": (1.0, 10.0)})
-    monkeypatch.setattr(histories, "FACTORS", {"factors": (4,), "regularization": (1.0,), "alpha": (2.0, 10.0)})
+    monkeypatch.setattr(
+        histories, "FACTORS", {"factors": (4,), "iterations": (1,), "regularization": (1.0,), "alpha": (2.0, 10.0)}
+    )
     monkeypatch.setattr(histories, "HALF_LIVES", ("7d", "60d"))
     monkeypatch.setattr(histories, "SESSIONS", ("1d",))
     monkeypatch.setattr(histories, "WEIGHTED_LAMBDAS", (1.0, 10.0))
@@ -113,6 +115,14 @@ def test_a_liked_item_before_a_dislike_is_counted_by_pairs():
     ]
     pairs = [(a > b) + 0.5 * (a == b) for a in scores[0].values() for b in scores[1].values()]
     assert values[0] == pytest.approx(np.mean(pairs))
+
+
+def test_the_more_played_half_is_that_of_each_user():
+    test = next(komd.split.folds(generated(), rng=0))[1]
+    half = histories._more_played(test)
+    for user in np.flatnonzero(test.activity):
+        mine, kept = (part.weights[part.indptr[user] : part.indptr[user + 1]] for part in (test, half))
+        assert sorted(kept) == sorted(mine)[len(mine) // 2 :]
 
 
 def test_choosing_by_what_is_reported_is_refused(page):
