@@ -192,7 +192,7 @@ class _Folds:
         return [fold.measure(model) for fold in self._of(contender.blind)]
 
     def reported(self, text: str, contender: Contender) -> list[dict[str, Values]]:
-        """On each round all metrics, of the users whom each is defined for, and the lengths of test users' histories."""
+        """On each round all metrics, each of the users who have it, and the lengths of test users' histories."""
         out = []
         for fold, each in zip(self._of(contender.blind), self.rounds, strict=True):
             model = fold.fitted(komd.model_from_text(text))
