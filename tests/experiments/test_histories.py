@@ -152,7 +152,7 @@ def test_words_say_what_the_intervals_say(tmp_path, monkeypatch):
     rows["A, half-life"]["inner"] = 0.4
     (sentence,) = histories_page.preferred(results, "all")
     assert "prefer a half-life (.4000 with, .3000 without)" in sentence
-    assert "in 0 higher and in 1 lower" in histories_page.counted("time", [("x", results)], "all")
+    assert "higher with in 0 and lower in 1" in histories_page.counted("time", [("x", results)], "all")
 
 
 def test_data_that_are_absent_are_left_out(tmp_path, monkeypatch, capsys):
