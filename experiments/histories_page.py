@@ -118,11 +118,11 @@ def counted(part: str, found: list[tuple[str, Record]], group: str) -> str:
         for row in (results["rows"][label] for label in others)
     }
     sides = list(compared.values())
-    higher, lower, neither = (sides.count(sign) for sign in (1, -1, 0))
-    return (
-        f"In {len(sides)} comparisons with and without {THINGS[part]}, nDCG@100 is higher with in {higher} and lower in "
-        f"{lower} (the interval excludes 0); in {neither} the interval contains 0."
+    higher, lower, unsure = (sides.count(sign) for sign in (1, -1, 0))
+    words = (
+        f"In {len(sides)} comparisons with and without {THINGS[part]}, nDCG@100 is higher with in {higher} and lower"
     )
+    return f"{words} in {lower} (the interval excludes 0); in {unsure} the interval contains 0."
 
 
 def overview(found: list[tuple[str, Record]], group: str) -> str:
@@ -268,7 +268,7 @@ Of equal settings the first is taken. There are many comparisons below: of twent
 will not.
 """
 LOOKED = """*Weights* (but for the hidden halves of MSD) and *dislikes* were run twice. After the first run, with its
-figures in sight, the grid of λ for weights was extended from 0.1 down to 0.01 and that of WRMF's α from 40 to 100, where
+figures in sight, the grid of λ for weights was extended from 0.1 to 0.01 and that of WRMF's α from 40 to 100, where
 choices had been at the edge (WRMF's λ from 5, 20, 50, 200 became 10, 50, 200), and the measures *more played* and
 *liked first* and the rows of fixed δ were added. Of what is chosen that changed λ on LastFM without weights (0.1
 before; differences of nDCG@100 to it were +.0000 [-.0003, +.0003] for log, +.0002 [-.0001, +.0005] for sqrt), and WRMF
