@@ -189,12 +189,12 @@ def never_worse(part: str, found: list[tuple[str, Record]]) -> str:
                 tried.setdefault(value, []).append(inner >= results["rows"][base]["inner"])
     families_tried = max(map(len, tried.values()))
     good = [value for value, wins in tried.items() if all(wins) and len(wins) == families_tried]
-    words = f"no value of `{VARIED[part]}` is" if not good else f"of `{VARIED[part]}`, {listed(good)} {_are(good)}"
+    words = (
+        f"no value of `{VARIED[part]}` is"
+        if not good
+        else f"of `{VARIED[part]}`, {listed(good)} {'is' if len(good) == 1 else 'are'}"
+    )
     return f"In choosing, {words} at least as good as none in all {families_tried} families of CF-KOMD."
-
-
-def _are(words: list[str]) -> str:
-    return "is" if len(words) == 1 else "are"
 
 
 def check(found: dict[str, Record]) -> str:
