@@ -189,11 +189,8 @@ def never_worse(part: str, found: list[tuple[str, Record]]) -> str:
                 tried.setdefault(value, []).append(inner >= results["rows"][base]["inner"])
     families_tried = max(map(len, tried.values()))
     good = [value for value, wins in tried.items() if all(wins) and len(wins) == families_tried]
-    words = (
-        f"no value of `{VARIED[part]}` is"
-        if not good
-        else f"of `{VARIED[part]}`, {listed(good)} {'is' if len(good) == 1 else 'are'}"
-    )
+    name, verb = VARIED[part], "are" if len(good) > 1 else "is"
+    words = f"of `{name}`, {listed(good)} {verb}" if good else f"no value of `{name}` is"
     return f"In choosing, {words} at least as good as none in all {families_tried} families of CF-KOMD."
 
 
