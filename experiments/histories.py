@@ -175,7 +175,7 @@ def dislikes_cases(read: Callable[[str], komd.Interactions | None]) -> Iterator[
             Contender("dislikes unknown, same setting", "dislikes masked", {}, "dislikes masked", blind=True),
             Contender("dislikes among the negatives", rule, theta | {"dislikes_weight": DELTAS}, "dislikes masked"),
             *(
-                Contender(f"the same, δ = {delta:g}", rule, theta | {"dislikes_weight": (delta,)}, "dislikes masked")
+                Contender(f"the same, ω = {delta:g}", rule, theta | {"dislikes_weight": (delta,)}, "dislikes masked")
                 for delta in SHOWN_DELTAS
             ),
         ]

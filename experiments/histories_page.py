@@ -260,14 +260,14 @@ HEAD = """# Weights, times and dislikes: what they are worth
 Written by `python -m experiments.histories`. The same models with and without a half-life, weights or dislikes: means
 over test users of recall@20, nDCG@100 and AUC (ties one half), and the difference "with − without" with its 95 % paired
 bootstrap interval over users; **bold**: the interval excludes 0. Every setting (λ and the other parameters, the
-half-life, the weighting, δ) is chosen by nDCG@100 on rounds from which no figure is reported; each section names them.
+half-life, the weighting, ω) is chosen by nDCG@100 on rounds from which no figure is reported; each section names them.
 Of equal settings the first is taken. There are many comparisons below: of twenty intervals that should contain 0, one
 will not.
 """
 LOOKED = """*Weights* (but for the hidden halves of MSD) and *dislikes* were run twice. After the first run, with its
 figures in sight, the grid of λ for weights was extended from 0.1 to 0.01 and that of WRMF's α from 40 to 100, where
 choices had been at the edge (WRMF's λ from 5, 20, 50, 200 became 10, 50, 200), and the measures *more played* and
-*liked first* and the rows of fixed δ were added. Of what is chosen that changed λ on LastFM without weights (0.1
+*liked first* and the rows of fixed ω were added. Of what is chosen that changed λ on LastFM without weights (0.1
 before; differences of nDCG@100 to it were +.0000 [-.0003, +.0003] for log, +.0002 [-.0001, +.0005] for sqrt), and WRMF
 on MSD.
 """
@@ -289,8 +289,8 @@ Held-out items count alike in the first three columns; in the last only the more
 """
 DISLIKES = """Liked from 4 stars, disliked up to 2; what is between is left out. *Masked*: what a user dislikes is not
 recommended. *Unknown*: the same model and setting, trained without the dislikes, so that they compete with the held-out
-items. *Among the negatives*: masked, and with δ > 0 their mean is subtracted, in the problem and in the score.
-Parameters are those of `CFKOMD.recommended`, with θ (and δ) from a grid. Two measures are of test users' dislikes that
+items. *Among the negatives*: masked, and with ω > 0 their mean is subtracted, in the problem and in the score.
+Parameters are those of `CFKOMD.recommended`, with θ (and ω) from a grid. Two measures are of test users' dislikes that
 were held out as well: *dislikes in 20*, the share of them among 20 recommended items (less is better), and *liked
 first*, how often a held-out liked item has a higher score than a held-out dislike of the same user. WRMF cannot use
 dislikes: they are masked, and no more.

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer.main
+from pyarrow import csv
 from typer.testing import CliRunner
 
 import komd
@@ -201,12 +202,16 @@ def plays(path: Path) -> None:
     users = [{"user-00000": "ana", "user-00001": "bo"}.get(u, u) for u in made.users.take(made.rows).to_pylist()]
     first = dict(zip(made.items.values.to_pylist(), ["i7", "i42", "i99"], strict=False))
     items = [first.get(item, item) for item in made.items.take(made.indices).to_pylist()]
-    pq.write_table(pa.table({"user_id": users, "item_id": items}), path)
+    pairs = pa.table({"user_id": users, "item_id": items})
+    pq.write_table(pairs, path)
+    counted = pairs.append_column("plays", pa.array([1 + k % 7 for k in range(len(pairs))]))
+    days = pa.array([1_700_000_000 + 86_400 * (k % 90) for k in range(len(pairs))])
+    csv.write_csv(counted.append_column("timestamp", days), path.with_suffix(".csv"))
 
 
 def test_the_python_of_the_readme(tmp_path, monkeypatch, capsys):
     blocks = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     monkeypatch.chdir(tmp_path)
     plays(tmp_path / "plays.parquet")
     names: dict[str, object] = {}

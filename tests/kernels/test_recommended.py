@@ -55,3 +55,10 @@ def test_a_large_catalogue_gets_a_head_where_it_fits(monkeypatch):
     monkeypatch.setattr(rule, "_FILTERED", 300)
     short = komd.generate(users=900, items=400, activity=8, rng=0)
     assert komd.CFKOMD.recommended(short).head == 0.0
+
+
+def test_weights_do_not_count():
+    data = komd.generate(users=200, items=60, activity=8, rng=0)
+    weighted = data.with_weights(np.full(data.pairs, 2.0, np.float32))
+    expected = komd.CFKOMD.recommended(data).get_params() | {"weighting": "none"}
+    assert komd.CFKOMD.recommended(weighted).get_params() == expected

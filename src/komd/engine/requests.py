@@ -34,6 +34,9 @@ __all__ = [
 ]
 
 
+_LEAST, _MOST = (float(bound) for bound in (np.finfo(np.float32).smallest_subnormal, np.finfo(np.float32).max))
+
+
 class AskedUsers(NamedTuple):
     """The ids of users, their histories, and how many unknown ids were skipped."""
 
@@ -136,7 +139,7 @@ def _weights_of(items: list[Any], weights: list[Any]) -> NDArray[np.float32]:
     """The weights of given histories; InputError names the item of one that is none."""
     for item, weight in zip(items, weights, strict=True):
         number = isinstance(weight, int | float | np.number) and not isinstance(weight, bool)
-        if not number or not 0 < float(weight) < np.finfo(np.float32).max or np.float32(weight) == 0:
+        if not number or not _LEAST <= float(weight) <= _MOST:
             raise InputError(f"the weight of {item!r} in a history must be a finite number > 0, got {weight!r}")
     return np.array(weights, np.float32)
 

@@ -23,6 +23,12 @@ def recommended_parameters(data: Interactions, *, exact_filter_fits: bool, large
 
     Two facts come from the memory budget: whether an exact filter fits, and whether one of rank 512 does.
     """
+    even = {} if data.weights is None else {"weighting": "none"}
+    return _by_shape(data, exact_filter_fits, large_filter_fits) | even
+
+
+def _by_shape(data: Interactions, exact_filter_fits: bool, large_filter_fits: bool) -> dict[str, Any]:
+    """Those that depend on how many users items have, and how many items users."""
     chosen, active = int(np.count_nonzero(data.popularity)), int(np.count_nonzero(data.activity))
     known, length = data.pairs / chosen, data.pairs / active
     damped = {"regularization": 1.0, "user_damping": 0.5}

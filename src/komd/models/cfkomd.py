@@ -190,9 +190,12 @@ class CFKOMD(WeightedHistories, KernelBased):
         no negatives.
 
         Elsewhere no filter, γ = ½, λ = 2, and β = 2 / √(mean activity), at most 0.8 and rounded to a tenth: the shorter
-        the histories, the more popularity has to say. Evidence: docs/results/rule.md. The rule aims at the top of the
-        list (nDCG@100, of large catalogues nDCG@20); for AUC on sparse data a smaller β, no filter and a small prior do
-        better.
+        the histories, the more popularity has to say.
+
+        Weights, ages and dislikes do not count (`weighting="none"` where data have weights): on the data measured they
+        did no better (docs/results/histories.md). Evidence for the rest: docs/results/rule.md. The rule aims at the top
+        of the list (nDCG@100, of large catalogues nDCG@20); for AUC on sparse data a smaller β, no filter and a small
+        prior do better.
 
         >>> import komd
         >>> CFKOMD.recommended(komd.generate(users=200, items=60, activity=8, rng=0))
