@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks import page_filter, page_movielens, page_msd, page_scale
+from benchmarks import page_filter, page_movielens, page_msd, page_scale, page_weighted
 from benchmarks.measure import ROOT
 
 __all__ = ["page", "write"]
 
 _HEAD = """# Performance
 
-Written by `make bench`, `make bench-msd`, `make bench-scale` and `make bench-filter`. The figures of each section come
-from one run of its command, in which the peers it names ran too, on the same machine.
+Written by `make bench`, `make bench-msd`, `make bench-scale`, `make bench-filter` and the commands that sections name.
+The figures of each section come from one run of its command, in which the peers it names ran too, on the same machine.
 """
 _SECTIONS = {
     "msd": ("msd.json", page_msd.section),
@@ -21,6 +21,7 @@ _SECTIONS = {
     "scale": ("scale.json", page_scale.section),
     "filter": ("filter.json", page_filter.section),
     "movielens": ("results.json", page_movielens.section),
+    "weighted": ("weighted.json", page_weighted.section),
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import komd
 from benchmarks import filter as filters
-from benchmarks import limits, measure, movielens, page_filter, solver_steps, weighted_counting
+from benchmarks import limits, measure, movielens, page_filter, page_weighted, solver_steps, weighted_counting
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,6 +75,9 @@ def test_weighted_counting(plays):
     found = weighted_counting.measure(plays)
     assert {"dense", "sparse", "streamed, rows", "streamed, strips", "streamed, gathered"} == set(found)
     assert all(set(seconds) == set(weighted_counting.STAGES) for seconds in found.values())
+    ranked = weighted_counting.ranking(plays)
+    shown = page_weighted.section({"data": "plays", "machine": "m", "counting": found, "ranking": ranked})
+    assert shown.startswith("## Weights\n") and "| streamed, gathered |" in shown
 
 
 def test_contenders(tmp_path):

@@ -11,11 +11,13 @@ from komd._core.compile import compiled, inner
 from komd._core.factor_products import subtract_squares
 from komd._core.groups import OwnEntries, Rows, StoredMatrix
 from komd._core.simplex import (
+    ALL_STEP,
     ALPHA,
     EASY_STEPS,
     FLOOR,
     LAM,
     ROUNDS,
+    WIDTH,
     G,
     Lambda,
     Q,
@@ -27,7 +29,7 @@ from komd._core.simplex import (
     solve_shrinking,
     worst_pair,
 )
-from komd._core.uneven_simplex import SPREAD, solve_uneven
+from komd._core.uneven_simplex import SPREAD, solve_uneven, step_together
 
 __all__ = [
     "MarginProblem",
@@ -187,14 +189,23 @@ def solve_users(
             low, high = worst_pair(g, alpha, floor)
         else:
             low_row, high_row = scratch.pair[0, :m_u], scratch.pair[1, :m_u]
+            D, step = lines[WIDTH, :m_u], lines[ALL_STEP, :m_u]  # of uneven problems: see `solve_uneven`
             for i in range(m_u):
                 q[i] = gather_row(K, items, i, low_row)
                 g[i] = q[i] if even else _product(low_row, alpha)
+                if uneven:
+                    D[i] = lam_at(lam, i) + np.abs(low_row).sum()
             _begin(problem, items, chosen, q, g, alpha, lam, even)
             low, high = worst_pair(g, alpha, floor)
-            for _ in range(ROUNDS * EASY_STEPS * m_u):
+            for move in range(ROUNDS * EASY_STEPS * m_u):
                 if g[high] - g[low] <= tol:
                     break
+                if uneven and move % m_u == 0:
+                    step_together(g, alpha, D, step)
+                    for i in range(m_u):
+                        gather_row(K, items, i, low_row)
+                        g[i] = (_product(low_row, alpha) + lam_at(lam, i) * alpha[i]) - q[i]
+                    low, high = worst_pair(g, alpha, floor)
                 gather_row(K, items, low, low_row)
                 gather_row(K, items, high, high_row)
                 low, high = move_weight(low_row, high_row, low, high, g, lam, alpha, floor)

@@ -13,7 +13,7 @@ import numpy as np
 from komd._core.compile import compiled, inner
 from komd._core.simplex import ALL_STEP, FLOOR, WIDTH, SimplexScratch, solve_shrinking, solve_simplex, worst_pair
 
-__all__ = ["SPREAD", "solve_uneven"]
+__all__ = ["SPREAD", "solve_uneven", "step_together"]
 
 SPREAD = 8.0  # λ_i that differ by more than this factor are uneven
 _ROUNDS = 1000
@@ -34,23 +34,21 @@ def solve_uneven(
         low, high = worst_pair(g, alpha, floor)
         if g[high] - g[low] <= tol:
             return
-        _step_together(K, q, g, lam, alpha, D, step)
+        step_together(g, alpha, D, step)
+        for i in range(m):
+            row = K[i]
+            total = 0.0
+            for k in range(m):
+                total += row[k] * alpha[k]
+            g[i] = (total + lam[i] * alpha[i]) - q[i]
         if solve_simplex(K, g, lam, alpha, tol, m, floor) >= 0:
             return
     solve_shrinking(K, q, g, lam, alpha, tol, scratch)
 
 
 @inner
-def _step_together(
-    K: np.ndarray,
-    q: np.ndarray,
-    g: np.ndarray,
-    lam: np.ndarray,
-    alpha: np.ndarray,
-    D: np.ndarray,
-    step: np.ndarray,
-) -> None:
-    """Go to the minimum of 2 (x - alpha)'g + Σ D_i (x_i - alpha_i)² over the simplex; g is computed afresh.
+def step_together(g: np.ndarray, alpha: np.ndarray, D: np.ndarray, step: np.ndarray) -> None:
+    """Go to the minimum of 2 (x - alpha)'g + Σ D_i (x_i - alpha_i)² over the simplex; g is then to be computed afresh.
 
     It is never below the objective's own change, so that the objective falls. The minimum is
     x_i = max(0, alpha_i - (g_i - level) / D_i), with the level at which they sum to what alpha sums to.
@@ -83,9 +81,3 @@ def _step_together(
     step[largest] += total - held  # what rounding lost
     for i in range(m):
         alpha[i] = step[i]
-    for i in range(m):
-        row = K[i]
-        sum_of_row = 0.0
-        for k in range(m):
-            sum_of_row += row[k] * alpha[k]
-        g[i] = (sum_of_row + lam[i] * alpha[i]) - q[i]

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd.checks import one_of
+from komd.data.ratings import RatingRule
 from komd.errors import InputError
 from komd.rows import pointers
 
@@ -44,11 +45,12 @@ class RowRule:
 
     def kinds(self, ratings: NDArray[np.float64]) -> NDArray[np.int8]:
         """What each row is by its rating; NaN is a missing one."""
-        out = np.full(len(ratings), _CHOSEN if self.liked is None else _SEEN, np.int8)
-        if self.disliked is not None:
-            out[ratings <= self.disliked] = _DISLIKED
-        if self.liked is not None:
-            out[ratings >= self.liked] = _CHOSEN
+        out = np.full(len(ratings), _SEEN if self.rated else _CHOSEN, np.int8)
+        if self.rated:
+            chosen, disliked = RatingRule(self.liked, self.disliked).masks(ratings)
+            if disliked is not None:
+                out[disliked] = _DISLIKED
+            out[chosen] = _CHOSEN
         return out
 
 

@@ -13,14 +13,13 @@ from pyspark.sql import types as T
 from komd.data.columns import role
 from komd.data.ids import Ids
 from komd.data.interactions import TIME_UNITS, Interactions
+from komd.data.times import recognised_unit
 from komd.errors import InputError, nearest
 from komd.spark.merged_rows import EVERY_ROW, RowRule
 
 __all__ = ["RowColumns", "select_columns"]
 
 _SINGLE = np.finfo(np.float32)
-_FIRST, _END = 631_152_000, 4_102_444_800  # 1990 and 2100, in seconds since 1970
-_RECOGNISED = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # units in a second; the ranges do not overlap
 _LARGEST = 0.999 * 2**63  # of times in microseconds
 _DATES = (T.TimestampType, T.TimestampNTZType, T.DateType)
 
@@ -160,9 +159,9 @@ class RowColumns:
         """The unit of numbers from `first` to `last`: as asked for, or the one in which all lie in 1990 to 2100."""
         found = f"the times in {self.time!r} are numbers from {first:,} to {last:,}"
         if self.time_unit is None:
-            for unit, per in _RECOGNISED.items():
-                if _FIRST * per <= first and last < _END * per:
-                    return unit
+            unit = recognised_unit(first)
+            if unit is not None and unit == recognised_unit(last):
+                return unit
             raise InputError(
                 f"{found}, which are not all between 1990 and 2100 as s, ms, us or ns: say with timeUnit what they "
                 f"count since 1970 ({', '.join(TIME_UNITS)})"
