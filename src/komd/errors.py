@@ -67,10 +67,6 @@ class FallbackWarning(UserWarning):
     """Some users were served by popularity because they have no history."""
 
 
-class UnusedWeightsWarning(UserWarning):
-    """Data with weights, and a model in which every pair counts 1."""
-
-
 class FilterWarning(UserWarning):
     """An approximate filter of low rank: eigenvalues were left out that are large beside `ridge`."""
 
@@ -81,6 +77,10 @@ class WordedWarning(_Worded, UserWarning):
 
 class UnusedColumnWarning(WordedWarning):
     """The data has a column of ratings or counts that was not asked for; `weight=False` says that this is meant."""
+
+
+class UnusedWeightsWarning(WordedWarning):
+    """Data with weights, and a model in which every pair counts 1."""
 
 
 class TimeWarning(WordedWarning):

@@ -84,9 +84,8 @@ class Recommender(Parameters, ABC):
     def _warn_of_weights(self, data: Interactions | Histories | None) -> None:
         """Say that weights are not used, if there are any and the method does not use them."""
         if data is not None and data.weights is not None and not self.uses_weights:
-            warnings.warn(
-                f"{type(self).__name__} does not use weights: every pair counts 1", UnusedWeightsWarning, stacklevel=4
-            )
+            remark = UnusedWeightsWarning(f"{type(self).__name__} does not use weights: every pair counts 1")
+            warnings.warn(remark, stacklevel=4)
 
     def _users_per_block(self) -> int:
         """How many users are best scored together."""
