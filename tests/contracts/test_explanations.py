@@ -12,6 +12,7 @@ import komd
 from komd.models.registry import MODELS
 from komd.serve.item_names import ItemNames
 from komd.serve.model_snapshot import ModelSnapshot
+from komd.serve.user_row import UserRow
 
 N = 20
 STAGES = [
@@ -57,7 +58,7 @@ def test_served_reasons_and_explanations_sum_to_the_score(model, data):
     users = [0, 7, 31, 88]
     lists = model.recommend([data.users[u] for u in users], n=N).to_arrow().to_pylist()
     histories = [rows.indices[rows.indptr[u] : rows.indptr[u + 1]] for u in users]
-    served = snapshot.recommend(histories, n=N, reasons=3)
+    served = snapshot.recommend([UserRow(row) for row in histories], n=N, at=0, reasons=3)
     for u, history, one in zip(users, histories, served, strict=True):
         mine = [row for row in lists if row["user_id"] == data.users[u]]
         assert model.catalogue.item_ids(one.items).to_pylist() == [row["item_id"] for row in mine]

@@ -114,10 +114,3 @@ def test_models_take_what_read_takes(tmp_path):
         assert komd.Popularity().fit(source).recommend(["bo"]).to_arrow()["item_id"].to_pylist() == ["i1"]
     with pytest.raises(InputError, match="no such file: nowhere"):
         komd.Popularity().fit("nowhere.csv")
-
-
-@pytest.mark.parametrize("histories", [{"x": {"i1": 5}}, [{"i1": 5}]])
-def test_values_in_histories_are_refused(histories):
-    model = komd.Popularity().fit(PAIRS)
-    with pytest.raises(InputError, match=r"a history is a list of item ids, got dict {'i1': 5}: values .* not used"):
-        model.recommend(histories=histories)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import komd
 from komd._core.groups import WeightedUsers
-from komd._core.solve import own_corrected
+from komd._core.solve import own_gathered
 from komd.errors import InputError, ModelFileError
 from komd.kernels.functions import Linear
 from komd.kernels.stages import Stages
@@ -114,7 +114,7 @@ def test_every_way_to_read_it_gives_the_same_bits(stages, storage):
     found = M.target_scores(M.gather(users.rows, targets, own=False), weighted, targets, model.S)
     owner = np.repeat(np.arange(23), np.diff(targets.indptr))
     assert np.array_equal(found, scores[owner, targets.indices])
-    own = own_corrected(M.own_entries(users.rows), users.rows)
+    own = own_gathered(M.own_entries(users.rows), users.rows, always=False)
     for u in range(len(users)):
         mine = users.indices[users.indptr[u] : users.indptr[u + 1]]
         square = own.blocks[own.starts[u] : own.starts[u + 1]].reshape(len(mine), -1)[:, : len(mine)]
