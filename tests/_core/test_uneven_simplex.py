@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from komd._core.simplex import simplex_scratch
-from komd._core.uneven_simplex import solve_uneven
+from komd._core.uneven_simplex import solve_uneven, step_together
+from tests._core.arrays import compiled_anew
 
 TOL = 1e-9
 
@@ -51,3 +52,26 @@ def test_a_large_regularization_leaves_the_weights_as_given():
     g = K.astype(np.float64) @ alpha + lam * alpha - q
     solve_uneven(K, q, g, lam, alpha, 1e-6, simplex_scratch(40, 40))
     assert alpha == pytest.approx(h / h.sum(), rel=1e-6)
+
+
+@compiled_anew
+def one_step(g, alpha, D, step):
+    """The function that only compiled code calls."""
+    step_together(g, alpha, D, step)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 60))
+def test_a_step_of_all_goes_to_the_minimum_of_the_bound(seed, m):
+    rng = np.random.default_rng(seed)
+    D, g = 10.0 ** rng.uniform(-2, 6, m), rng.standard_normal(m)
+    before = rng.random(m) * (rng.random(m) < 0.6)
+    before[rng.integers(m)] += 0.1
+    before /= before.sum()
+    x = before.copy()
+    one_step(g, x, D, np.empty(m))
+    assert (x >= 0).all()
+    assert x.sum() == pytest.approx(1, abs=1e-12)
+    # KKT of 2 (x - before)'g + Σ D (x - before)²: the same slope where there is weight, no less elsewhere.
+    slope = g + D * (x - before)
+    assert slope[x > 0].max() - slope.min() <= 1e-9 * max(1.0, np.abs(slope).max())

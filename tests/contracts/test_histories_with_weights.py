@@ -258,15 +258,21 @@ def test_ages_are_measured_from_the_moment_asked_for(model, rich):
 
 
 def test_a_half_life_needs_times(rich):
+    plain = Interactions(rich.users, rich.items, rich.indptr, rich.indices)
+    unknown = Interactions(rich.users, rich.items, rich.indptr, rich.indices, np.arange(rich.pairs))
     for variant in WEIGHTED:
         if getattr(variant, "half_life", None) is None or (type(variant).__name__ in RIVALS and not HAS_IMPLICIT):
             continue
-        plain = Interactions(rich.users, rich.items, rich.indptr, rich.indices)
         with pytest.raises(InputError, match="the data has no times: read it with time="):
             variant.clone().fit(plain)
-        unknown = Interactions(rich.users, rich.items, rich.indptr, rich.indices, np.arange(rich.pairs))
-        with pytest.raises(InputError, match=r"the unit of the times is not known .* time_unit="):
-            variant.clone().fit(unknown)
+        fitted = variant.clone().fit(rich)
+        for call in (
+            lambda v=variant: v.clone().fit(unknown),
+            lambda m=fitted: m.recommend(histories=unknown),
+            lambda m=fitted: komd.evaluate(m, plain, history=unknown),
+        ):
+            with pytest.raises(InputError, match=r"the unit of the times is not known .* time_unit="):
+                call()
 
 
 @pytest.mark.parametrize("name", sorted(set(MODELS) - {"CFKOMD", "ECFOMD", "CFOMD", "WRMF"}))

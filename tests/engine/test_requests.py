@@ -146,7 +146,7 @@ def test_moments():
         assert moment(at) == expected
     assert moment(datetime.date(2026, 3, 1)) == moment("2026-03-01") == expected - 12 * 3600 * 10**6
     assert abs(moment("now") - time.time() * 1e6) < 60e6
-    for wrong in ("yesterday", 17, None, 1.5, True):
+    for wrong in ("yesterday", 17, None, 1.5, True, np.datetime64("NaT")):
         with pytest.raises(InputError, match='at must be "now", a date'):
             moment(wrong)
 

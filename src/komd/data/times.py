@@ -56,7 +56,7 @@ def microseconds_at(moment: Any) -> int | None:
             return None
     if isinstance(moment, datetime.datetime) and moment.tzinfo is not None:
         moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)
-    if not isinstance(moment, datetime.date | np.datetime64):
+    if not isinstance(moment, datetime.date | np.datetime64) or moment != moment:  # NaT is not itself
         return None
     return int(np.array([moment], "datetime64[us]").astype(np.int64)[0])
 

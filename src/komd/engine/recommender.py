@@ -81,6 +81,9 @@ class Recommender(Parameters, ABC):
         """Refuse data that the method cannot learn from; warn of what it does not use."""
         self._warn_of_weights(data)
 
+    def check_histories(self, histories: object) -> None:
+        """Refuse given histories, in whatever form, that the method cannot use."""
+
     def _warn_of_weights(self, data: Interactions | Histories | None) -> None:
         """Say that weights are not used, if there are any and the method does not use them."""
         if data is not None and data.weights is not None and not self.uses_weights:
@@ -181,6 +184,7 @@ class Recommender(Parameters, ABC):
             For models with a half-life, the moment from which ages are measured: "now", a date, a datetime (UTC unless
             it says otherwise) or ISO text. By default each user's last event. Later events have age 0.
         """
+        self.check_histories(histories)
         (ids, rows, skipped), request = asked_lists(
             self.catalogue,
             users,
@@ -288,6 +292,7 @@ class Recommender(Parameters, ABC):
         user-00007  Amber Rocket (reggae)  ...
         """
         one_of("on_unknown", on_unknown, ("error", "skip"))
+        self.check_histories(histories)
         catalogue, given = self.catalogue, read_pairs(pairs, user=user, item=item)
         if histories is None:
             names, rows, skipped = (

@@ -147,7 +147,8 @@ def _weights_of(items: list[Any], weights: list[Any]) -> NDArray[np.float32]:
 def _dislikes_of(names: list[Any], dislikes: Any) -> list[Any]:
     """The dislikes of each of these users: by id, or in their order."""
     if isinstance(dislikes, Mapping):
-        unknown = [name for name in dislikes if name not in names]
+        known = set(names)
+        unknown = [name for name in dislikes if name not in known]
         if unknown:
             raise InputError(f"dislikes are given for {unknown[0]!r}, who has no history")
         lists = [dislikes.get(name, []) for name in names]

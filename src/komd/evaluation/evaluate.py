@@ -184,6 +184,7 @@ def _matched(
     users, rows = catalogue.users, catalogue.histories
     if history is not None:
         given = Interactions.of(history)
+        model.check_histories(given)
         users, rows = given.users, catalogue.translated(given, on_unknown)[0]
     found = users.find(ids, on_unknown=on_unknown)
     known = found >= 0
