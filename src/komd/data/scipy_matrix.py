@@ -43,7 +43,8 @@ def from_matrix(
     values, rows, columns = entries.data, entries.row, entries.col
     if not weighted and rule.disliked is None:
         there = values != 0
-        values, rows, columns = values[there], rows[there], columns[there]
+        if not there.all():
+            values, rows, columns = values[there], rows[there], columns[there]
     chosen, disliked = rule.masks(values) if rule.name else (None, None)
     if weighted:
         at = first_unusable(values, chosen)

@@ -77,6 +77,8 @@ class Histories:
 
     def block(self, first: int, last: int) -> Histories:
         """Rows first..last."""
+        if first == 0 and last == len(self):
+            return self
         indptr = self.indptr[first : last + 1]
         return self._part(
             indptr - indptr[0], slice(indptr[0], indptr[-1]), slice(first, last), lambda of: of.block(first, last)
