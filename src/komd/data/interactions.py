@@ -13,6 +13,7 @@ from komd.checks import one_of
 from komd.data.columns import Reading
 from komd.data.ids import Ids, Numbers
 from komd.data.repeated_pairs import REPEATED, decided_by_last, grouped
+from komd.data.weights import first_unusable
 from komd.errors import InputError, argument, nearest
 from komd.rows import frozen, pointers, transpose
 
@@ -363,7 +364,6 @@ class Interactions:
 def _check_weights(weights: NDArray[np.floating[Any]], pairs: int) -> None:
     if len(weights) != pairs:
         raise InputError(f"there are {len(weights):,} weights for {pairs:,} pairs")
-    wrong = ~(np.isfinite(weights) & (weights > 0))
-    if wrong.any():
-        at = int(np.argmax(wrong))
+    at = first_unusable(weights)
+    if at is not None:
         raise InputError(f"weights must be finite and > 0, got {weights[at]} for pair {at:,}")

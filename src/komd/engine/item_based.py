@@ -116,23 +116,24 @@ class ItemBased(Recommender):
         return self.S if self.target_factors is None else self.S / self.target_factors
 
     def _score(self, histories: Histories, scores: NDArray[np.float64]) -> None:
-        self._score_by(self._ready(histories), histories, scores)
+        scored = self.scored_rows(histories)
+        self._score_by(self._ready(scored), scored, scores)
 
-    def _ready(self, histories: Histories) -> ItemMatrix:
-        """The matrix with the rows that these users need in memory."""
-        ready = self.matrix.in_memory(self.scored_rows(histories).indices)
+    def _ready(self, scored: Histories) -> ItemMatrix:
+        """The matrix with the rows that these `scored_rows` need in memory."""
+        ready = self.matrix.in_memory(scored.indices)
         assert ready is not None
         return ready
 
-    def _score_by(self, matrix: ItemMatrix, histories: Histories, scores: NDArray[np.float64]) -> None:
-        scored = self.scored_rows(histories)
+    def _score_by(self, matrix: ItemMatrix, scored: Histories, scores: NDArray[np.float64]) -> None:
         weights = self.weigh(scored, matrix.own_entries(scored.rows))
         matrix.score(WeightedUsers(*scored.rows, *weights), self.scored_S, scores)
         if self.target_factors is not None:
             scores *= self.target_factors
 
     def _explain(self, history: Histories, items: NDArray[np.int32]) -> Contributions:
-        ready, scored = self._ready(history), self.scored_rows(history)
+        scored = self.scored_rows(history)
+        ready = self._ready(scored)
         weights, offsets = self.weigh(scored, ready.own_entries(scored.rows))
         similarities, parts = ready.contributions(scored.rows, weights, items)
         if self.target_factors is not None:
@@ -160,7 +161,7 @@ class ItemBased(Recommender):
             return rank_streamed(self, rows, request, threads=threads, memory=memory, label=label)
 
         def score(histories: Histories) -> NDArray[np.float64]:
-            return self._filled(histories, lambda scores: self._score_by(ready, histories, scores))
+            return self._filled(histories, lambda scores: self._score_by(ready, self.scored_rows(histories), scores))
 
         block = self._users_per_block()
         return rank_blocks(score, rows, request, self.catalogue.chosen, block, threads=threads, label=label)

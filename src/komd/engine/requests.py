@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from komd.checks import one_of, whole
 from komd.data.interactions import Interactions
 from komd.data.times import microseconds_at
+from komd.data.weights import first_unusable
 from komd.engine.catalogue import Catalogue, OnUnknown
 from komd.engine.histories import Histories
 from komd.engine.ranking import RankingRequest
@@ -32,9 +33,6 @@ __all__ = [
     "several",
     "warn_of_fallback",
 ]
-
-
-_LEAST, _MOST = (float(bound) for bound in (np.finfo(np.float32).smallest_subnormal, np.finfo(np.float32).max))
 
 
 class AskedUsers(NamedTuple):
@@ -137,10 +135,12 @@ def _found_rows(catalogue: Catalogue, lists: list[Any], on_unknown: OnUnknown) -
 
 def _weights_of(items: list[Any], weights: list[Any]) -> NDArray[np.float32]:
     """The weights of given histories; InputError names the item of one that is none."""
-    for item, weight in zip(items, weights, strict=True):
-        number = isinstance(weight, int | float | np.number) and not isinstance(weight, bool)
-        if not number or not _LEAST <= float(weight) <= _MOST:
-            raise InputError(f"the weight of {item!r} in a history must be a finite number > 0, got {weight!r}")
+    numbers = [isinstance(weight, int | float | np.number) and not isinstance(weight, bool) for weight in weights]
+    wrong = first_unusable(np.array(weights, np.float64)) if all(numbers) else numbers.index(False)
+    if wrong is not None:
+        raise InputError(
+            f"the weight of {items[wrong]!r} in a history must be a finite number > 0, got {weights[wrong]!r}"
+        )
     return np.array(weights, np.float32)
 
 

@@ -22,12 +22,12 @@ class WeightedHistories:
     def check_data(self, data: Interactions) -> None:
         """Refuse data without times, or with times of an unknown unit, if a half-life is set."""
         if self.half_life is not None:
-            data.microseconds  # noqa: B018 (which says what is wrong)
+            data.known_time_unit  # noqa: B018 (which says what is wrong)
 
     def check_histories(self, histories: object) -> None:
         """Refuse times of an unknown unit, if a half-life is set; histories of strangers may have none."""
         if self.half_life is not None and isinstance(histories, Interactions) and histories.times is not None:
-            histories.microseconds  # noqa: B018 (which says what is wrong)
+            histories.known_time_unit  # noqa: B018 (which says what is wrong)
 
     def interaction_weights(self, histories: Histories) -> NDArray[np.float32] | None:
         """h > 0 for each item of these histories (docs/guide/maths.md, "Weights on interactions"); None: 1 for all."""
