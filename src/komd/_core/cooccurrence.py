@@ -2,8 +2,9 @@
 
 `count_upper` and `count_pairs` take `weights`, one for each user, or `values`, one for each pair of user and item (then
 user v adds x_i(v) x_j(v)), or neither: every user counts 1. None is settled when the function is compiled, so that
-plain counting carries nothing of the two. Counters are int32 for counts and float64 for weights and values. A sum runs
-over the users in ascending order, whatever the block: the same to the last bit, and the same for (i, j) and (j, i).
+plain counting carries nothing of the two. Counters are int32 for counts, int64 for weights, which are integers: sums
+are the same in any order. They are float64 for values: a sum runs over the users in ascending order, whatever the
+block, so that it is the same to the last bit, and the same for (i, j) and (j, i).
 `count_touched` asks only whether there is such a user, and stores nothing.
 """
 

@@ -30,7 +30,7 @@ class GatheredEntries(NamedTuple):
     products: NDArray[np.float64]
 
 
-def gather_scratch(items: int, number: type[np.int32] | type[np.float64]) -> GatherScratch:
+def gather_scratch(items: int, number: type[np.int32] | type[np.int64] | type[np.float64]) -> GatherScratch:
     """Scratch buffers for `gather_rows`; the list is written one place ahead of its end."""
     return GatherScratch(np.zeros(items, number), np.empty(items + 1, np.int32))
 
@@ -68,7 +68,7 @@ def gather_rows(
             for k in range(wanted.indptr[u], wanted.indptr[u + 1]):
                 j = wanted.indices[k]
                 columns[end] = j
-                products[end] = counter[j] * scale * right[j]
+                products[end] = counter[j] * (scale * right[j])
                 end += 1
         if whole:
             counter[:] = 0

@@ -148,13 +148,13 @@ def count_strip(
         if (end - start) * _DENSE > width:
             for j in range(width):
                 columns[start + j] = j
-                products[start + j] = counter[j] * scale * right[first + j]
+                products[start + j] = counter[j] * (scale * right[first + j])
                 counter[j] = 0
             end = start + width
         else:
             for p in range(start, end):
                 j = columns[p]
-                products[p] = counter[j] * scale * right[first + j]
+                products[p] = counter[j] * (scale * right[first + j])
                 counter[j] = 0
         out.lengths[r] = end - start
     return end

@@ -87,9 +87,7 @@ class CoOccurrence(Kernel):
 
 def _scaled(both: Floats, first: Floats, p: float, second: Floats, q: float) -> Floats:
     """both / (first^p second^q), and zero where a degree is zero."""
-    out = both * _inverse_power(first, p)
-    out *= _inverse_power(second, q)
-    return out
+    return both * (_inverse_power(first, p) * _inverse_power(second, q))
 
 
 def _inverse_power(degree: Floats, power: float) -> Floats:

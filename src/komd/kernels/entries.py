@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from komd._core.groups import Rows
 from komd.errors import InputError
+from komd.kernels.fixed_point import fixed, scale_for
 from komd.kernels.functions import Kernel
 
 __all__ = ["KernelEntries"]
@@ -22,9 +24,9 @@ Floats = NDArray[np.float64]
 class KernelEntries:
     """Entry (i, j) is `kernel.of_counts(|U_i ∩ U_j|, |U_i|, |U_j|)`, rounded to float32 once.
 
-    With `user_weights` (one for each user, > 0) |U_i ∩ U_j| becomes Σ_{v ∈ U_i ∩ U_j} weight_v, and so do the sizes
-    |U_i| for kernels with `weighted_sizes`, which keeps their meaning (the cosine becomes that of the weighted
-    vectors). With `pair_values` (x_i(v) > 0, aligned with the users' rows) item i is the vector x_i instead of one of
+    With `user_weights` (one for each user, in units of `unit`, a power of two) |U_i ∩ U_j| becomes
+    Σ_{v ∈ U_i ∩ U_j} weight_v, and so do the sizes |U_i| for kernels with `weighted_sizes`, which keeps their meaning
+    (the cosine becomes that of the weighted vectors). They are integers: sums of them are the same in any order. With `pair_values` (x_i(v) > 0, aligned with the users' rows) item i is the vector x_i instead of one of
     ones and zeros: |U_i ∩ U_j| becomes Σ_v x_i(v) x_j(v), and |U_i| becomes Σ_v x_i(v)². There are no `user_weights`
     then: they are part of the values. `degree` holds the sizes. With `scale` (one for each item, > 0) entry (i, j) is
     multiplied by scale_i · scale_j before it is rounded: items become longer or shorter vectors.
@@ -32,9 +34,10 @@ class KernelEntries:
 
     kernel: Kernel
     degree: Floats
-    user_weights: Floats | None = None
+    user_weights: NDArray[np.int64] | None = None
     scale: Floats | None = None
     pair_values: NDArray[np.float32] | None = None
+    unit: float = 1.0
 
     @staticmethod
     def of(
@@ -51,11 +54,19 @@ class KernelEntries:
         _positive("scale", scale, items, "item")
         if values is not None:
             return _of_values(kernel, rows, user_weights, scale, values, items)
-        weights = None
-        if user_weights is not None and kernel.weighted_sizes:
-            weights = np.repeat(user_weights, np.diff(rows.indptr))
-        degree = np.bincount(rows.indices, weights=weights, minlength=items).astype(np.float64, copy=False)
-        return KernelEntries(kernel, degree, user_weights, scale)
+        if user_weights is None:
+            return KernelEntries(kernel, np.bincount(rows.indices, minlength=items).astype(np.float64), None, scale)
+        fine = scale_for(float(user_weights.max(initial=1.0)), len(user_weights))
+        weights = fixed(user_weights, fine)
+        if kernel.weighted_sizes:
+            from komd._core.exact_sums import sum_weights
+
+            sizes = np.zeros(items, np.int64)
+            sum_weights(*rows, weights, sizes)
+            degree = sizes / fine
+        else:
+            degree = np.bincount(rows.indices, minlength=items).astype(np.float64)
+        return KernelEntries(kernel, degree, weights, scale, unit=1.0 / fine)
 
     @cached_property
     def factors(self) -> tuple[Floats, Floats]:
@@ -64,14 +75,29 @@ class KernelEntries:
         return self.kernel.factors(self.degree) or (ones, ones)
 
     @cached_property
+    def count_factors(self) -> tuple[Floats, Floats]:
+        """The same for counts as they are counted, in units of `unit`."""
+        left, right = self.factors
+        return left * self.unit, right
+
+    def weights_of(self, counts: NDArray[Any]) -> Floats:
+        """Counts as they are counted, in units of 1: what users weigh together."""
+        both: Floats = counts.astype(np.float64)
+        if self.unit != 1.0:
+            both *= self.unit
+        return both
+
+    @cached_property
     def by_product(self) -> bool:
         """Whether an entry is a function of count · left · right alone."""
         return self.kernel.factors(self.degree) is not None
 
     @property
-    def number(self) -> type[np.int32] | type[np.float64]:
-        """What counters hold: whole numbers, or sums of weights or products."""
-        return np.int32 if self.user_weights is None and self.pair_values is None else np.float64
+    def number(self) -> type[np.int32] | type[np.int64] | type[np.float64]:
+        """What counters hold: numbers of users, sums of their weights, or sums of products."""
+        if self.pair_values is not None:
+            return np.float64
+        return np.int32 if self.user_weights is None else np.int64
 
     def values(self, both: Floats, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
         """K at these places, from what their users weigh together; `both` may be overwritten."""

@@ -64,10 +64,8 @@ class _OfCosine(Kernel):
         """f(cosine), reduced and normalised: f(0) = 0, f(1) = 1."""
 
     def of_counts(self, both: Floats, first: Floats, second: Floats) -> Floats:
-        scale = _inverse_root(first)
-        cosine = both * scale
-        cosine *= _inverse_root(second)
-        return self.of_product(cosine)
+        # The two factors first: their product is the same for (i, j) and (j, i), so K is symmetric to the bit.
+        return self.of_product(both * (_inverse_root(first) * _inverse_root(second)))
 
     def factors(self, degree: Floats) -> tuple[Floats, Floats]:
         root = _inverse_root(degree)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from komd import threads as pool
 from komd._core.groups import StoredMatrix, WeightedUsers
+from komd.kernels.fixed_point import scale_for
 from komd.matrix.item_matrix import (
     NOTHING_STORED,
     Advance,
@@ -19,6 +20,7 @@ from komd.matrix.item_matrix import (
     ItemMatrix,
     Truncation,
     Vectors,
+    largest_of,
     multiplied,
 )
 from komd.matrix.low_rank import subtract_signed
@@ -62,8 +64,16 @@ class DenseMatrix(ItemMatrix):
         return out
 
     def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
-        out: NDArray[np.float64] = self.values.sum(axis=1, dtype=np.float64)
-        return out
+        from komd._core.exact_sums import sum_dense_rows
+
+        scale = scale_for(largest_of(self.values), self.items)
+        totals = np.empty(self.items, np.int64)
+
+        def part(block: tuple[int, int]) -> None:
+            sum_dense_rows(self.values[slice(*block)], scale, totals[slice(*block)])
+
+        pool.for_each(part, pool.blocks(self.items, _ROWS), threads=threads)
+        return totals / scale
 
     def multiply(self, X: Vectors, *, threads: int | None = None, advance: Advance | None = None) -> Vectors:
         def part(block: tuple[int, int], out: Vectors) -> None:

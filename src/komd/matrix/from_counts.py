@@ -52,7 +52,7 @@ def dense_from_counts(of: KernelEntries, rows: Rows, threads: int | None = None)
         # Below the diagonal of the little square the counts are missing: they are mirrored above it.
         square = counts[:, first:last]
         square += np.triu(square, 1).T
-        both = counts[:, first:].astype(np.float64, copy=False)
+        both = of.weights_of(counts[:, first:])
         values = kernel.of_counts(both, degree[first:last, None], degree[None, first:])
         if scale is not None:
             values *= scale[first:last, None] * scale[None, first:]

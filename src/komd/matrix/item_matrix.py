@@ -34,6 +34,7 @@ __all__ = [
     "Truncation",
     "Vectors",
     "fitted_parts",
+    "largest_of",
     "multiplied",
 ]
 
@@ -167,7 +168,10 @@ class ItemMatrix(ABC):
 
     @abstractmethod
     def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
-        """S_i = Σ_j M[i, j]. If that takes computing all of a streamed matrix, `block_sums` may do so elsewhere."""
+        """S_i = Σ_j M[i, j]. If that takes computing all of a streamed matrix, `block_sums` may do so elsewhere.
+
+        Entries are rounded to multiples of one power of two and summed as integers: the same sums in any order.
+        """
 
     def sums_of(self, block: tuple[int, int]) -> NDArray[np.float64]:
         """S_i of a block of rows, as `block_sums` is asked for them: without a low-rank correction."""
@@ -295,3 +299,8 @@ def multiplied(
         if advance:
             advance(done)
     return out
+
+
+def largest_of(values: NDArray[np.float32]) -> float:
+    """The largest absolute value; 0 if there is none."""
+    return max(float(values.max(initial=0)), -float(values.min(initial=0)))

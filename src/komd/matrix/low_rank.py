@@ -79,7 +79,15 @@ class LowRankMatrix(ItemMatrix):
         return out
 
     def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
-        correction = self.W @ _signed(self.W.sum(axis=0, dtype=np.float64), self.added)
+        from komd._core.factor_products import project
+
+        # Not by BLAS, whose sums depend on the processor: Σ_k W_ik t_k, one factor after another.
+        totals, single = np.empty(self.W.shape[1]), np.empty((1, self.W.shape[1]), np.float32)
+        every_item = Rows(np.array([0, self.items]), np.arange(self.items, dtype=np.int32))
+        project(self.W, every_item, np.ones(self.items), totals, single)
+        correction = np.zeros(self.items)
+        for factor, total in zip(self.W.T, _signed(totals, self.added).tolist(), strict=True):
+            correction += factor.astype(np.float64) * total
         out: NDArray[np.float64] = self.base.sums(threads, block_sums) - correction
         return out
 

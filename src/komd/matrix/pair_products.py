@@ -32,7 +32,7 @@ class PairProducts:
         factors = of.factors[0] if of.scale is None else of.factors[0] * of.scale
         values = factors[rows.indices]
         if of.user_weights is not None:
-            values *= np.sqrt(np.repeat(of.user_weights, np.diff(rows.indptr)))
+            values *= np.sqrt(np.repeat(of.weights_of(of.user_weights), np.diff(rows.indptr)))
         if of.pair_values is not None:
             values *= of.pair_values
         self._values = values.astype(np.float32)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from komd import threads as pool
 from komd._core.groups import StoredMatrix, WeightedUsers
+from komd.kernels.fixed_point import scale_for
 from komd.matrix.item_matrix import (
     NOTHING_STORED,
     Advance,
@@ -18,6 +19,7 @@ from komd.matrix.item_matrix import (
     Correction,
     ItemMatrix,
     Vectors,
+    largest_of,
     multiplied,
 )
 from komd.matrix.low_rank import LowRankMatrix
@@ -75,11 +77,15 @@ class SparseMatrix(ItemMatrix):
         return out
 
     def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
-        out = np.zeros(self.items)
-        filled = np.flatnonzero(np.diff(self.indptr))
-        if filled.size:
-            out[filled] = np.add.reduceat(self.values, self.indptr[filled], dtype=np.float64)
-        return out
+        return self.fixed_sums(scale_for(largest_of(self.values), self.items))
+
+    def fixed_sums(self, scale: float) -> NDArray[np.float64]:
+        """`sums` with entries rounded to multiples of 1 / scale."""
+        from komd._core.exact_sums import sum_rows
+
+        totals = np.empty(self.items, np.int64)
+        sum_rows(self.indptr, self.values, scale, totals)
+        return totals / scale
 
     def multiply(self, X: Vectors, *, threads: int | None = None, advance: Advance | None = None) -> Vectors:
         from komd._core.factor_products import multiply_rows

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from komd import threads as pool
 from komd._core.groups import CountedPairs, OwnEntries, PairValues, Rows, StripArrays, WeightedUsers
 from komd.kernels.entries import KernelEntries
+from komd.kernels.fixed_point import scale_for
 from komd.kernels.functions import Linear
 from komd.matrix.expected_density import expected_nonzeros
 from komd.matrix.item_matrix import (
@@ -96,24 +97,8 @@ class StreamedMatrix(ItemMatrix):
         return self.of.diagonal if self.of.kernel.unit_diagonal else self._some_rows(self._all).diagonal()
 
     def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
-        of, (indptr, indices) = self.of, self._rows
-        if isinstance(of.kernel, Linear):
-            # Σ_j Σ_{v ∈ U_i ∩ U_j} w_v r_i r_j, taken user by user: no entry of K is needed.
-            left, right = of.factors
-            if of.scale is not None:
-                left, right = left * of.scale, right * of.scale
-            users = len(indptr) - 1
-            owner = np.repeat(np.arange(users, dtype=np.int32), np.diff(indptr))
-            of_pairs = right[indices]
-            if of.pair_values is not None:
-                of_pairs *= of.pair_values
-            of_user: NDArray[np.float64] = np.bincount(owner, weights=of_pairs, minlength=users).astype(np.float64)
-            if of.user_weights is not None:
-                of_user *= of.user_weights
-            of_pairs = of_user[owner]
-            if of.pair_values is not None:
-                of_pairs *= of.pair_values
-            return left * np.bincount(indices, weights=of_pairs, minlength=self.items)
+        if isinstance(self.of.kernel, Linear):
+            return self._linear_sums(threads)
         blocks = self.row_blocks()
         if block_sums is None:
             self.prepare()
@@ -121,7 +106,33 @@ class StreamedMatrix(ItemMatrix):
         return _joined(block_sums(blocks))
 
     def sums_of(self, block: tuple[int, int]) -> NDArray[np.float64]:
-        return SparseMatrix(*self.block(*block, self.counter())).sums()
+        return SparseMatrix(*self.block(*block, self.counter())).fixed_sums(self._sums_scale)
+
+    @cached_property
+    def _sums_scale(self) -> float:
+        """What entries are multiplied by before they are rounded and summed: the same for all blocks."""
+        of = self.of
+        if of.kernel.symmetric and of.kernel.unit_diagonal:
+            return scale_for(float(of.diagonal.max(initial=0)), self.items)
+        most = 1.0 if of.user_weights is None else float(of.weights_of(of.user_weights).max(initial=1))
+        scale = 1.0 if of.scale is None else float(of.scale.max(initial=1)) ** 2
+        return scale_for(max(1.0, most * float(self._popularity.max(initial=1))) * scale, self.items)
+
+    def _linear_sums(self, threads: int | None) -> NDArray[np.float64]:
+        """Σ_j Σ_{v ∈ U_i ∩ U_j} w_v r_i r_j, taken user by user: no entry of K is needed."""
+        of, values, (left, right) = self.of, self.pair_values, self.of.factors
+        ones, scale = np.ones(len(self._rows.indptr) - 1), 1.0 if of.scale is None else of.scale
+        left, right = left * scale, right * scale
+        if values is None:
+            totals = _gathered_sums(self._rows, ones, right, float(right.max(initial=0)), threads)
+            if of.user_weights is not None:
+                totals *= of.weights_of(of.user_weights)
+            most = float(totals.max(initial=0)) * float(left.max(initial=0))
+            return _gathered_sums(self.by_item, left, totals, most, threads)
+        longest = float(np.max(scale, initial=0))  # of the items' vectors: no component is larger
+        totals = _gathered_sums(self._rows, ones, right, longest, threads, values.of_user_items)
+        most = float(totals.max(initial=0)) * longest
+        return _gathered_sums(self.by_item, left, totals, most, threads, values.of_item_users)
 
     def multiply(self, X: Vectors, *, threads: int | None = None, advance: Advance | None = None) -> Vectors:
         from komd._core.factor_products import multiply_rows
@@ -161,7 +172,7 @@ class StreamedMatrix(ItemMatrix):
         count_pairs(self.pairs, first, last, counter, indptr, columns, counts, of.user_weights, self.pair_values)
         columns = columns[: indptr[-1]].copy()
         rows = np.repeat(np.arange(first, last, dtype=np.int32), np.diff(indptr))
-        return indptr, columns, of.values(counts[: indptr[-1]].astype(np.float64), rows, columns)
+        return indptr, columns, of.values(of.weights_of(counts[: indptr[-1]]), rows, columns)
 
     def in_memory(
         self, items: NDArray[np.int32], room: Callable[[], int] | None = None, threads: int | None = None
@@ -210,7 +221,7 @@ class StreamedMatrix(ItemMatrix):
         """K between each user's items and those they want: blocks one after another, and where each begins."""
         from komd._core.gather import GatheredEntries, copy_pieces, gather_rows, gather_scratch
 
-        of, (left, right) = self.of, self.of.factors
+        of, (left, right) = self.of, self.of.count_factors
         lengths, widths = np.diff(rows.indptr), np.diff(wanted.indptr)
         starts = pointers(lengths * widths)
         blocks = np.empty(starts[-1], np.float32)
@@ -347,3 +358,26 @@ def _joined(pieces: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
 
 def _length(block: tuple[int, int]) -> int:
     return block[1] - block[0]
+
+
+def _gathered_sums(
+    rows: Rows,
+    of_rows: NDArray[np.float64],
+    of_columns: NDArray[np.float64],
+    largest: float,
+    threads: int | None,
+    values: NDArray[np.float32] | None = None,
+) -> NDArray[np.float64]:
+    """Σ of_rows[r] · of_columns[c] · value over the entries of each row; no term exceeds `largest`, by much."""
+    from komd._core.exact_sums import sum_gathered
+
+    lengths = np.diff(rows.indptr)
+    scale, totals = scale_for(largest, 2 * int(lengths.max(initial=1))), np.empty(len(lengths), np.int64)
+
+    def part(block: tuple[int, int]) -> None:
+        a, b = block
+        some = Rows(rows.indptr[a : b + 1], rows.indices)
+        sum_gathered(some, of_rows[a:b], of_columns, scale, totals[a:b], values)
+
+    pool.for_each(part, pool.even_blocks(lengths + 1, _CHUNK), threads=threads)
+    return totals / scale

@@ -47,7 +47,7 @@ class StripBuilder:
         """Count all rows in columns first..last, which were cut, and keep their values."""
         from komd._core.strip_counting import count_strip, lay_out
 
-        width, (left, right) = last - first, self._of.factors
+        width, (left, right) = last - first, self._of.count_factors
         end = [0, 0]  # of values, of columns
 
         def part(block: tuple[int, int]) -> None:
