@@ -59,7 +59,9 @@ def test_user_weights_item_scales_and_the_prior(seed, gamma, beta):
     stages = Stages(Linear(), user_damping=gamma, popularity=beta, prior=0.04, prior_power=beta)
     entries = stages.entries(rows, items)
     if gamma:
-        assert (entries.user_weights * entries.unit).tolist() == pytest.approx([max(len(row), 1) ** -gamma for row in lists])
+        assert (entries.user_weights * entries.unit).tolist() == pytest.approx(
+            [max(len(row), 1) ** -gamma for row in lists]
+        )
     else:
         assert entries.user_weights is None
     assert (entries.scale is None) == (beta == 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import scipy.sparse as sparse
 
 from komd.data.columns import Column, ColumnRequest
@@ -24,6 +25,11 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self._rows.user_numbers)
+
+    def ids(self) -> tuple[pa.Array, pa.Array]:
+        """The users and the items of all pairs."""
+        rows = self._rows
+        return rows.users.take(rows.user_numbers), rows.items.take(rows.item_numbers)
 
     def find_users(self, among: Ids, on_unknown: str) -> Numbers:
         """The number of each pair's user among these ids; -1 for unknown ones when they are to be skipped."""

@@ -101,7 +101,7 @@ class ItemBased(Recommender):
 
     def learned(self, catalogue: Catalogue, matrix: ItemMatrix, S: NDArray[np.float64]) -> Self:
         """This model with what was learned elsewhere."""
-        self.matrix, self.S, self._catalogue = matrix, S, catalogue
+        self.matrix, self.S, self._catalogue, self._changes = matrix, S, catalogue, None
         self.target_factors = self._build_target_factors(catalogue)
         return self
 

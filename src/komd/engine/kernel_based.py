@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from komd.engine.catalogue import Catalogue
 from komd.engine.histories import Histories
-from komd.engine.item_based import ItemBased, Neighbourhood
+from komd.engine.item_based import Neighbourhood
+from komd.engine.renewed_catalogue import CatalogueChange
+from komd.engine.updates import Updatable
 from komd.kernels.stages import Stages
-from komd.matrix.build import build
+from komd.matrix.build import BeforeUpdate, build
 from komd.matrix.item_matrix import Arrays, ItemMatrix
 from komd.matrix.saved import staged_layouts, staged_matrix
 from komd.matrix.storage import Plan
@@ -20,7 +22,7 @@ from komd.matrix.storage import Plan
 __all__ = ["KernelBased", "KernelNeighbourhood"]
 
 
-class KernelBased(ItemBased):
+class KernelBased(Updatable):
     """An item-based model that needs of its data only how often items were chosen together, or with what weights."""
 
     storage: str | None
@@ -44,6 +46,36 @@ class KernelBased(ItemBased):
             memory=memory,
             values=self.kernel_values(histories),
         )
+
+    def _renewed(
+        self, change: CatalogueChange, threads: int | None, memory: str | int | None
+    ) -> tuple[dict[str, Any], int, str | None]:
+        old, catalogue = self.__dict__, change.new
+        matrix: ItemMatrix = old["matrix"]
+        stages, histories = self.stages(), catalogue.histories
+        values = self.kernel_values(histories)
+        why = stages.shared_by_all(written_out=matrix.uncorrected is matrix)
+        why = why or stages.counted_otherwise(change.old.histories.rows, histories.rows)
+        if (self.kernel_values(change.old.histories) is None) != (values is None):
+            why = why or "weights came to count, or ceased to"
+        changed = change.touched
+        if stages.user_damping and len(change.changed_users):
+            changed = changed.copy()
+            changed[histories.take(change.changed_users).indices] = True
+        before = None if why else BeforeUpdate(matrix, change.item_source, changed, change.by_item)
+        made = build(
+            stages,
+            histories.rows,
+            len(catalogue.order),
+            storage=self.storage if before is None else matrix.storage,
+            threads=threads,
+            memory=memory,
+            values=values,
+            before=before,
+        )
+        factors = self._build_target_factors(catalogue)
+        learned = {"matrix": made, "S": self._build_sums(made, catalogue, threads, None), "target_factors": factors}
+        return learned, int(changed.sum()), why
 
     @property
     def held(self) -> Plan:

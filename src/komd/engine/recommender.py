@@ -46,6 +46,7 @@ class Recommender(Parameters, ABC):
     """Whether weights of interactions make a difference."""
 
     _catalogue: Catalogue | None = None
+    _changes: Any = None  # updates that wait to be taken in, of models that can be updated
 
     # ---- what a method must say -------------------------------------------------------------------------------
 
@@ -97,7 +98,7 @@ class Recommender(Parameters, ABC):
     # ---- what users of the library call ------------------------------------------------------------------
 
     def _forget(self) -> None:
-        self._catalogue = None
+        self._catalogue = self._changes = None
 
     @property
     def fitted(self) -> bool:
@@ -107,6 +108,7 @@ class Recommender(Parameters, ABC):
     @property
     def catalogue(self) -> Catalogue:
         """What the model knows of its data. Raises InputError before `fit`."""
+        self.refresh()
         if self._catalogue is None:
             raise InputError(f"{type(self).__name__} is not fitted yet; call fit(data) first")
         return self._catalogue
@@ -133,7 +135,22 @@ class Recommender(Parameters, ABC):
         self.check_data(interactions)
         catalogue = Catalogue.of(interactions)
         self.learn(catalogue, threads, memory)
-        self._catalogue = catalogue
+        self._catalogue, self._changes = catalogue, None
+        return self
+
+    def update(self, added: Any = None, removed: Any = None, **options: Any) -> Self:
+        """Learn and unlearn pairs exactly: see `Updatable.update`. InputError for models that cannot."""
+        raise InputError(
+            f"{type(self).__name__} cannot be updated, only fitted again; CFKOMD, ECFOMD, MSDW, RP3Beta and "
+            "Popularity can"
+        )
+
+    def refresh(self, *, threads: int | None = None, memory: str | int | None = None) -> Self:
+        """Take in updates that wait, for models that can be updated."""
+        return self
+
+    def view(self) -> Self:
+        """This model as it is now, whatever updates come."""
         return self
 
     def recommend(
@@ -184,6 +201,7 @@ class Recommender(Parameters, ABC):
             For models with a half-life, the moment from which ages are measured: "now", a date, a datetime (UTC unless
             it says otherwise) or ISO text. By default each user's last event. Later events have age 0.
         """
+        self = self.view()
         self.check_histories(histories)
         (ids, rows, skipped), request = asked_lists(
             self.catalogue,
@@ -218,6 +236,7 @@ class Recommender(Parameters, ABC):
         """
         if item is None or (user is None) == (history is None):
             raise InputError("explain takes a user and an item, or an item and history=[...]")
+        self = self.view()
         catalogue = self.catalogue
         row = one_history(catalogue, user, history, "explain", dislikes, at)
         number = int(catalogue.find_items([item], "error")[0])
@@ -292,6 +311,7 @@ class Recommender(Parameters, ABC):
         user-00007  Amber Rocket (reggae)  ...
         """
         one_of("on_unknown", on_unknown, ("error", "skip"))
+        self = self.view()
         self.check_histories(histories)
         catalogue, given = self.catalogue, read_pairs(pairs, user=user, item=item)
         if histories is None:
@@ -318,6 +338,7 @@ class Recommender(Parameters, ABC):
     def similar_items(self, items: Any, *, n: int = 10, on_unknown: OnUnknown = "error") -> Recommendations:
         """The n items most like each of these: chosen by somebody, with some likeness, never the item itself."""
         whole("n", n, 1, most=None)
+        self = self.view()
         catalogue = self.catalogue
         found = catalogue.find_items(several(items), on_unknown)
         known = found[found >= 0]
@@ -351,6 +372,7 @@ class Recommender(Parameters, ABC):
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a folder; `komd.load` reads it. An old model there stays whole until the end."""
+        self = self.view()
         arrays, ids = catalogue_arrays(self.catalogue)
         store.save(Path(path), model=self.text, arrays=arrays | self.learned_arrays(), ids=ids)
 

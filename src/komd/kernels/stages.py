@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from komd._core.groups import Rows
 from komd.kernels.entries import KernelEntries
+from komd.kernels.fixed_point import scale_for
 from komd.kernels.functions import Kernel
 
 __all__ = ["Stages"]
@@ -64,6 +65,26 @@ class Stages:
     def low_rank(self) -> bool:
         """Whether the filter is one of low rank by itself, whatever the storage and the memory."""
         return self.rank is not None or self.head > 0
+
+    def shared_by_all(self, *, written_out: bool) -> str | None:
+        """What makes every entry of K depend on all pairs, in words; None if an entry depends on two items alone.
+
+        `written_out` says whether low-rank corrections are part of the entries.
+        """
+        if self.filtered:
+            return "the filter is made of all of K"
+        if self.popularity:
+            return "lengths of items are relative to those of all others"
+        return "the prior, written into K, is relative to all items" if self.prior and written_out else None
+
+    def counted_otherwise(self, old: Rows, new: Rows) -> str | None:
+        """Why the counts of users' rows cannot be compared with those of others before; None if they can."""
+        units = [scale_for(1.0, len(rows.indptr) - 1) for rows in (old, new)]
+        return (
+            "users' weights have another unit, there being so many"
+            if self.user_damping and units[0] != units[1]
+            else None
+        )
 
     def before_target(self) -> Stages:
         """The same up to the prior: all of K."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +22,16 @@ from komd.matrix.item_matrix import Correction, ItemMatrix
 from komd.matrix.low_rank_filter import filter_truncated
 from komd.matrix.matrix_cache import MatrixCache
 from komd.matrix.pair_products import PairProducts
+from komd.matrix.renewal import Renewal
 from komd.matrix.ridge_filter import filter_ridge, ridge_precision
 from komd.matrix.storage import Plan, plan
+from komd.matrix.streamed import StreamedMatrix
 from komd.memory import budget, readable
 
-__all__ = ["DEFAULT_RANK", "build"]
+__all__ = ["DEFAULT_RANK", "BeforeUpdate", "build"]
 
 DEFAULT_RANK = 256  # of a filter that is too large to be exact
+_MOST_RENEWED = 0.5  # of the counts: beyond that, counting all of K, which takes half of them, is faster
 
 Precision = type[np.float32] | type[np.float64]
 
@@ -42,6 +46,7 @@ def build(
     memory: str | int | None = None,
     cache: MatrixCache | None = None,
     values: NDArray[np.float32] | None = None,
+    before: BeforeUpdate | None = None,
 ) -> ItemMatrix:
     """K between items, numbered by falling popularity, from users' sorted rows.
 
@@ -49,10 +54,34 @@ def build(
     is dense; for other storages, and with a head, it is of low rank. With a `cache` the matrix of each stage is kept
     for builds that begin alike; exact filters are then made in single precision where that is accurate enough, and
     items are scaled in single precision. `values` are those of pairs, h_vi, aligned with the rows: what
-    `stages.weighting` names; without it they are ignored.
+    `stages.weighting` names; without it they are ignored. With `before`, an update, what it leaves as it was is copied
+    from the matrix before: the same K, to the last bit, held as before.
     """
     popularity = np.bincount(rows.indices, minlength=items)
-    return _Build(rows, items, values, popularity, storage, threads, memory, cache).matrix(stages)
+    return _Build(rows, items, values, popularity, storage, threads, memory, cache, before).matrix(stages)
+
+
+class BeforeUpdate(NamedTuple):
+    """The matrix before an update, built of the same stages without a filter, and what the update changed.
+
+    `source` and `changed` are as in `Renewal`. `by_item` makes the users of each item after the update from those
+    before.
+    """
+
+    matrix: ItemMatrix
+    source: NDArray[np.int32]
+    changed: NDArray[np.bool_]
+    by_item: Callable[[Rows], Rows]
+
+    def renewed(self, entries: KernelEntries, rows: Rows, threads: int | None) -> ItemMatrix:
+        """The counted matrix after the update."""
+        held = self.matrix.uncorrected
+        users = held.pairs_by_item
+        fresh = StreamedMatrix(entries, rows, None if users is None else self.by_item(users))
+        by = Renewal(fresh, self.source, self.changed)
+        if not held.recomputed and by.share > _MOST_RENEWED:
+            return matrix_from_counts(entries, rows, held.storage, threads)
+        return held.renewed(by, threads)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +96,7 @@ class _Build:
     threads: int | None
     memory: str | int | None
     cache: MatrixCache | None
+    before: BeforeUpdate | None
 
     def matrix(self, stages: Stages) -> ItemMatrix:
         """All stages."""
@@ -159,6 +189,8 @@ class _Build:
 
         def make() -> ItemMatrix:
             entries = self._entries(stages)
+            if self.before is not None:
+                return self.before.renewed(entries, self.rows, self.threads)
             held = self._planned(storage, memory, weighted=entries.pair_values is not None).storage
             return matrix_from_counts(entries, self.rows, held, self.threads)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,9 @@ from komd.matrix.item_matrix import (
     multiplied,
 )
 from komd.matrix.low_rank import subtract_signed
+
+if TYPE_CHECKING:
+    from komd.matrix.renewal import Renewal
 
 __all__ = ["DenseMatrix"]
 
@@ -89,6 +93,22 @@ class DenseMatrix(ItemMatrix):
     @cached_property
     def stored(self) -> StoredMatrix:
         return NOTHING_STORED._replace(dense=self.values)
+
+    def renewed(self, by: Renewal, threads: int | None = None) -> DenseMatrix:
+        from komd._core.renewal import renew_dense
+
+        items = by.fresh.items
+        out = np.empty((items, items), np.float32)
+        pool.for_each(
+            lambda block: renew_dense(self.values, by.kept, *block, out), pool.blocks(items, _CHANGED), threads=threads
+        )
+        (indptr, columns), values, mirrored = by.counted(threads)
+        rows = np.repeat(by.rows, np.diff(indptr))
+        out[:, by.rows] = 0.0
+        out[by.rows] = 0.0
+        out[columns, rows] = mirrored
+        out[rows, columns] = values
+        return DenseMatrix(out)
 
     def scaled(self, factors: NDArray[np.float64], threads: int | None = None) -> DenseMatrix:
         out, single = np.empty_like(self.values), factors.astype(np.float32)

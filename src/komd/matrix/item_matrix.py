@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from komd._core.groups import OwnEntries, Rows, StoredMatrix, StripArrays, Weigh
 from komd.errors import ModelFileError
 from komd.matrix.storage import Plan
 from komd.rows import pointers
+
+if TYPE_CHECKING:
+    from komd.matrix.renewal import Renewal
 
 __all__ = [
     "NOTHING_STORED",
@@ -257,6 +260,20 @@ class ItemMatrix(ABC):
             yield Strip(first, last, StripArrays(row_of, places, np.zeros(1, np.uint16), values.ravel()))
 
     # ---- stages and files -----------------------------------------------------------------------------------------
+
+    @property
+    def uncorrected(self) -> ItemMatrix:
+        """The matrix without its low-rank correction, if it has one that is not written out."""
+        return self
+
+    @property
+    def pairs_by_item(self) -> Rows | None:
+        """Each item's users, ascending, if the matrix holds them."""
+        return None
+
+    def renewed(self, by: Renewal, threads: int | None = None) -> ItemMatrix:
+        """This matrix of counts after an update, held in the same way; this one stays as it is."""
+        raise NotImplementedError(f"a {self.storage} matrix is built anew after an update")
 
     @abstractmethod
     def scaled(self, factors: NDArray[np.float64], threads: int | None = None) -> ItemMatrix:

@@ -148,6 +148,10 @@ class LowRankMatrix(ItemMatrix):
             W = self.W[strip.first : strip.last]
             yield replace(strip, correction=partial(_products_of, projected, W))
 
+    @property
+    def uncorrected(self) -> ItemMatrix:
+        return self.base
+
     def scaled(self, factors: NDArray[np.float64], threads: int | None = None) -> LowRankMatrix:
         W = self.W * factors.astype(np.float32)[:, None]
         return LowRankMatrix(self.base.scaled(factors, threads), self.by._replace(W=W))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,10 @@ from komd.matrix.item_matrix import (
     multiplied,
 )
 from komd.matrix.low_rank import LowRankMatrix
+from komd.rows import pointers
+
+if TYPE_CHECKING:
+    from komd.matrix.renewal import Renewal
 
 __all__ = ["SparseMatrix"]
 
@@ -104,6 +109,25 @@ class SparseMatrix(ItemMatrix):
     def stored(self) -> StoredMatrix:
         return NOTHING_STORED._replace(indptr=self.indptr, indices=self.indices, values=self.values)
 
+    def renewed(self, by: Renewal, threads: int | None = None) -> SparseMatrix:
+        from komd._core.renewal import renew_sparse, renewed_lengths
+
+        fresh, numbers = _by_row(by, threads).stored, by.numbers(self.items)
+        items = by.fresh.items
+        lengths = np.empty(items, np.int64)
+        pieces = pool.even_blocks(np.where(by.kept >= 0, np.diff(self.indptr)[by.kept], 0) + 1, _ENTRIES)
+        pool.for_each(
+            lambda block: renewed_lengths(self.stored, by.kept, numbers, *block, lengths), pieces, threads=threads
+        )
+        indptr = pointers(lengths + np.diff(fresh.indptr))
+        out = SparseMatrix(indptr, np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32))
+        pool.for_each(
+            lambda block: renew_sparse(self.stored, by.kept, numbers, fresh, *block, out.stored),
+            pieces,
+            threads=threads,
+        )
+        return out
+
     def scaled(self, factors: NDArray[np.float64], threads: int | None = None) -> SparseMatrix:
         single = factors.astype(np.float32)
         rows = np.repeat(np.arange(self.items, dtype=np.int32), np.diff(self.indptr))
@@ -115,3 +139,14 @@ class SparseMatrix(ItemMatrix):
 
     def arrays(self) -> Arrays:
         return {"matrix_indptr": self.indptr, "matrix_indices": self.indices, "matrix_values": self.values}
+
+
+def _by_row(by: Renewal, threads: int | None) -> SparseMatrix:
+    """The entries that were counted again: all of the rows that changed, and their columns in the other rows."""
+    (indptr, columns), values, mirrored = by.counted(threads)
+    rows = np.repeat(by.rows, np.diff(indptr))
+    others = ~by.changed[columns]
+    rows, columns = np.concatenate([rows, columns[others]]), np.concatenate([columns, rows[others]])
+    order = np.lexsort((columns, rows))
+    found = np.concatenate([values, mirrored[others]])[order]
+    return SparseMatrix(pointers(np.bincount(rows, minlength=by.fresh.items)), columns[order], found)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,9 @@ from komd.matrix.sparse import SparseMatrix
 from komd.matrix.storage import Plan, plan
 from komd.matrix.strip_builder import StripBuilder
 from komd.rows import places, pointers, transpose
+
+if TYPE_CHECKING:
+    from komd.matrix.renewal import Renewal
 
 __all__ = ["StreamedMatrix"]
 
@@ -163,6 +167,14 @@ class StreamedMatrix(ItemMatrix):
         self, first: int, last: int, counter: NDArray[np.generic]
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
         """Rows first..last of K, compressed."""
+        indptr, columns, both = self._counts(first, last, counter)
+        rows = np.repeat(np.arange(first, last, dtype=np.int32), np.diff(indptr))
+        return indptr, columns, self.of.values(both, rows, columns)
+
+    def _counts(
+        self, first: int, last: int, counter: NDArray[np.generic]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+        """What the users of two items weigh together, for rows first..last, compressed."""
         from komd._core.cooccurrence import count_pairs
 
         # One place more than can be filled: the branch-free list writes one ahead of its end.
@@ -170,9 +182,16 @@ class StreamedMatrix(ItemMatrix):
         indptr, columns = np.zeros(last - first + 1, np.int64), np.empty(room, np.int32)
         of, counts = self.of, np.empty(room, self.of.number)
         count_pairs(self.pairs, first, last, counter, indptr, columns, counts, of.user_weights, self.pair_values)
-        columns = columns[: indptr[-1]].copy()
-        rows = np.repeat(np.arange(first, last, dtype=np.int32), np.diff(indptr))
-        return indptr, columns, of.values(of.weights_of(counts[: indptr[-1]]), rows, columns)
+        return indptr, columns[: indptr[-1]].copy(), of.weights_of(counts[: indptr[-1]])
+
+    def row_counts(self, rows: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+        """The same for these rows: their lengths, columns and weights, one row after another."""
+        counter = self.counter()
+        found = [self._counts(i, i + 1, counter) for i in rows.tolist()]
+        empty = (np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0))
+        parts = [(indptr[1:], columns, both) for indptr, columns, both in found]
+        lengths, columns, both = (np.concatenate(each) for each in zip(empty, *parts, strict=True))
+        return lengths, columns, both
 
     def in_memory(
         self, items: NDArray[np.int32], room: Callable[[], int] | None = None, threads: int | None = None
@@ -291,6 +310,13 @@ class StreamedMatrix(ItemMatrix):
         return list(pairwise(edges))
 
     # ---- stages and files -----------------------------------------------------------------------------------------
+
+    @property
+    def pairs_by_item(self) -> Rows | None:
+        return self.by_item
+
+    def renewed(self, by: Renewal, threads: int | None = None) -> StreamedMatrix:
+        return by.fresh
 
     def scaled(self, factors: NDArray[np.float64], threads: int | None = None) -> StreamedMatrix:
         before = 1.0 if self.of.scale is None else self.of.scale

@@ -297,6 +297,7 @@ class CFKOMD(WeightedHistories, KernelBased):
 
     def solve(self, user: Any = None, *, history: Any = None, dislikes: Any = None, at: Any = None) -> Solution:
         """The solved problem of a known user, or of a stranger with this history; arguments are as in `explain`."""
+        self = self.view()
         row = self.scored_rows(one_problem(self.catalogue, user, history, dislikes, at))
         weights, offsets, gaps = self._solved(row, self.matrix.own_entries(row.rows))
         chosen = np.ones(len(weights), bool) if row.weights is None else row.weights > 0

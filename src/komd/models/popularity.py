@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from komd._core.groups import OwnEntries
 from komd.engine.catalogue import Catalogue
 from komd.engine.histories import Histories
-from komd.engine.item_based import ItemBased
+from komd.engine.renewed_catalogue import CatalogueChange
+from komd.engine.updates import Updatable
 from komd.matrix.item_matrix import BlockSums, ItemMatrix
 from komd.matrix.sparse import SparseMatrix
 
 __all__ = ["Popularity"]
 
 
-class Popularity(ItemBased):
+class Popularity(Updatable):
     """Scores every item by how many users chose it. M = 0, S = popularity, b = −1.
 
     Examples
@@ -37,6 +40,12 @@ class Popularity(ItemBased):
         self, matrix: ItemMatrix, catalogue: Catalogue, threads: int | None, block_sums: BlockSums | None
     ) -> NDArray[np.float64]:
         return catalogue.popularity
+
+    def _renewed(
+        self, change: CatalogueChange, threads: int | None, memory: str | int | None
+    ) -> tuple[dict[str, Any], int, str | None]:
+        matrix = self._build_matrix(change.new, threads, memory)
+        return {"matrix": matrix, "S": self._build_sums(matrix, change.new, threads, None)}, 0, None
 
     def weigh(
         self, rows: Histories, own: OwnEntries, threads: int | None = 1

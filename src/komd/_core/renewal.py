@@ -1,0 +1,166 @@
+"""Rows and matrices after an update: what did not change is copied under its new numbers, the rest is put in.
+
+An update changes how popular some items are, and items are numbered by popularity. Items that it does not touch keep
+their order among themselves: renumbered, their entries of a row are still ascending, and only those of touched items
+are sorted and merged into them. Twins: tests/_core/test_renewal.py.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from komd._core.compile import compiled
+from komd._core.groups import Rows, StoredMatrix
+
+__all__ = ["RowChanges", "find_pairs", "renew_dense", "renew_rows", "renewed_lengths", "renew_sparse"]
+
+
+class RowChanges(NamedTuple):
+    """How compressed rows change.
+
+    New row r comes from the old row `source[r]` (-1: from none); old column c is now called `numbers[c]`, and is out of
+    order if `moved[c]`. `dropped` are old columns to leave out of each new row, ascending; `added` are new columns to
+    put in, ascending.
+    """
+
+    source: NDArray[np.int32]
+    numbers: NDArray[np.int32]
+    moved: NDArray[np.bool_]
+    dropped: Rows
+    added: Rows
+
+
+@compiled
+def find_pairs(rows: Rows, users: np.ndarray, items: np.ndarray, out: np.ndarray) -> None:
+    """out[k] = the place of item items[k] in row users[k], whose items are ascending; -1 where it is not."""
+    for k in range(users.shape[0]):
+        low, high = rows.indptr[users[k]], rows.indptr[users[k] + 1]
+        stop = high
+        while low < high:
+            middle = (low + high) // 2
+            if rows.indices[middle] < items[k]:
+                low = middle + 1
+            else:
+                high = middle
+        out[k] = low if low < stop and rows.indices[low] == items[k] else -1
+
+
+@compiled
+def renew_rows(old: Rows, changes: RowChanges, first: int, last: int, out: Rows, places: np.ndarray) -> None:
+    """Fill the new rows first..last, ascending; `out.indptr` says how long they are.
+
+    `places`, unless it is empty, gets the place in `old.indices` that each entry comes from, or -1 - k for the k-th
+    of `added`.
+    """
+    placed = places.shape[0] > 0
+    most = 0
+    for r in range(first, last):
+        most = max(most, out.indptr[r + 1] - out.indptr[r])
+    sorting = np.empty(most, np.int64)  # number · 2³² + place within the old row, or within the added ones (negative)
+    for r in range(first, last):
+        start, end = out.indptr[r], out.indptr[r + 1]
+        kept = start
+        waiting = 0
+        begin = np.int64(0)
+        if changes.source[r] >= 0:
+            begin, stop = old.indptr[changes.source[r]], old.indptr[changes.source[r] + 1]
+            drop, drops = changes.dropped.indptr[r], changes.dropped.indptr[r + 1]
+            for p in range(begin, stop):
+                c = old.indices[p]
+                while drop < drops and changes.dropped.indices[drop] < c:
+                    drop += 1
+                if drop < drops and changes.dropped.indices[drop] == c:
+                    continue
+                if changes.moved[c]:
+                    sorting[waiting] = (np.int64(changes.numbers[c]) << 32) | (p - begin)
+                    waiting += 1
+                else:
+                    out.indices[kept] = changes.numbers[c]
+                    if placed:
+                        places[kept] = p
+                    kept += 1
+        a = changes.added.indptr[r]
+        for k in range(a, changes.added.indptr[r + 1]):
+            sorting[waiting] = (np.int64(changes.added.indices[k]) << 32) | (np.int64(1) << 31) | (k - a)
+            waiting += 1
+        if waiting > 1:
+            sorting[:waiting].sort()
+        # Merged from the end: what is kept stands at the beginning already.
+        at = end - 1
+        kept -= 1
+        for w in range(waiting - 1, -1, -1):
+            number = np.int32(sorting[w] >> 32)
+            while kept >= start and out.indices[kept] > number:
+                out.indices[at] = out.indices[kept]
+                if placed:
+                    places[at] = places[kept]
+                at -= 1
+                kept -= 1
+            out.indices[at] = number
+            if placed:
+                within = sorting[w] & 0x7FFFFFFF
+                places[at] = -1 - (a + within) if sorting[w] & 0x80000000 else begin + within
+            at -= 1
+
+
+@compiled
+def renew_dense(old: np.ndarray, source: np.ndarray, first: int, last: int, out: np.ndarray) -> None:
+    """out[a, b] = old[source[a], source[b]] for rows first..last; rows and columns without a source are left to others.
+
+    Without a source is -1: such rows are not written, such columns hold anything.
+    """
+    for a in range(first, last):
+        if source[a] >= 0:
+            row, to = old[source[a]], out[a]
+            for b in range(source.shape[0]):
+                to[b] = row[max(source[b], 0)]
+
+
+@compiled
+def renewed_lengths(
+    old: StoredMatrix, source: np.ndarray, numbers: np.ndarray, first: int, last: int, lengths: np.ndarray
+) -> None:
+    """lengths[a] = how many entries of row source[a] have a column that is kept, for rows first..last."""
+    for a in range(first, last):
+        kept = 0
+        if source[a] >= 0:
+            for p in range(old.indptr[source[a]], old.indptr[source[a] + 1]):
+                kept += numbers[old.indices[p]] >= 0
+        lengths[a] = kept
+
+
+@compiled
+def renew_sparse(
+    old: StoredMatrix,
+    source: np.ndarray,
+    numbers: np.ndarray,
+    fresh: StoredMatrix,
+    first: int,
+    last: int,
+    out: StoredMatrix,
+) -> None:
+    """Rows first..last: the kept entries of row source[a] under their new numbers, merged with row a of `fresh`."""
+    for a in range(first, last):
+        at = out.indptr[a]
+        q, end = fresh.indptr[a], fresh.indptr[a + 1]
+        if source[a] >= 0:
+            for p in range(old.indptr[source[a]], old.indptr[source[a] + 1]):
+                number = numbers[old.indices[p]]
+                if number < 0:
+                    continue
+                while q < end and fresh.indices[q] < number:
+                    out.indices[at] = fresh.indices[q]
+                    out.values[at] = fresh.values[q]
+                    at += 1
+                    q += 1
+                out.indices[at] = number
+                out.values[at] = old.values[p]
+                at += 1
+        while q < end:
+            out.indices[at] = fresh.indices[q]
+            out.values[at] = fresh.values[q]
+            at += 1
+            q += 1

@@ -1,0 +1,311 @@
+"""Updates that a model has been given and not yet taken in: which pairs change, and what becomes of each.
+
+`PairChanges` numbers the ids of each update and refuses what cannot be removed; the pairs themselves are resolved once,
+for all updates together.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from komd._core.groups import Rows
+from komd.data.ids import Ids
+from komd.data.keys import show
+from komd.data.merged_ids import conformed
+from komd.data.weights import first_unusable, single_precision
+from komd.engine.catalogue import Catalogue
+from komd.engine.update_batch import CHOSEN, NO_TIME, REMOVED, STORED, UpdateBatch
+from komd.errors import InputError, UnknownIdError, argument
+
+__all__ = ["PairChanges", "PairState", "ResolvedPairs"]
+
+
+class PairState(NamedTuple):
+    """What is known of some pairs: one of CHOSEN, DISLIKED, SEEN and REMOVED; weights and times of chosen ones."""
+
+    kinds: NDArray[np.int8]
+    weights: NDArray[np.float32]
+    times: NDArray[np.int64]
+
+
+class ResolvedPairs(NamedTuple):
+    """The pairs that change: user and item by number (new ones follow the old), and what they were and become."""
+
+    users: NDArray[np.int64]
+    items: NDArray[np.int64]
+    before: PairState
+    after: PairState
+
+
+class PairChanges:
+    """Updates of one catalogue, in the order given."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self.catalogue = catalogue
+        self.users, self.items = _NewIds(catalogue.users), _NewIds(catalogue.items)
+        self._rule: str | None = None
+        self._statements: list[tuple[NDArray[Any], ...]] = []
+        self._present: dict[int, bool] = {}  # pairs that were changed, by user · 2³² + item
+
+    def __len__(self) -> int:
+        """How many statements wait."""
+        return sum(len(part[0]) for part in self._statements)
+
+    def fits(self, batch: UpdateBatch) -> bool:
+        """Whether it can be resolved together with the others: it has the same rule for repeated pairs, if any."""
+        return self._rule in (None, batch.rule) or bool((batch.kinds == REMOVED).all())
+
+    def take(self, batch: UpdateBatch, on_unknown: str) -> int:
+        """Add an update. Returns how many removals had nothing to remove; with "error" these are refused.
+
+        Nothing is changed by an update that is refused.
+        """
+        self._check(batch)
+        users_now, items_now = self.users.mark, self.items.mark
+        try:
+            gone = self._pairs_of(self.users.find(batch.gone, on_unknown))
+            removed = batch.kinds == REMOVED
+            users = self._numbers(self.users, batch.users, removed, on_unknown)
+            items = self._numbers(self.items, batch.items, removed, on_unknown, self.catalogue.inside)
+            known = (users >= 0) & (items >= 0)
+            if removed.any():
+                known[known & removed] = self._held(users[known & removed], items[known & removed])
+                if on_unknown == "error" and not known.all():
+                    at = int(np.argmin(known))
+                    raise UnknownIdError(
+                        f"the pair of user {show(batch.users[at])} and item {show(batch.items[at])} is not in the "
+                        f"model, so it cannot be removed; leave out such pairs with {argument('on_unknown', 'skip')}"
+                    )
+        except BaseException:
+            self.users.mark, self.items.mark = users_now, items_now
+            raise
+        if len(gone[0]):
+            self._append(*gone, np.full(len(gone[0]), REMOVED, np.int8), None, None)
+        self._append(*(part[known] for part in (users, items, batch.kinds, batch.weights, batch.times)))
+        if not removed.all():
+            self._rule = batch.rule
+        return int((~known).sum()) + len(batch.gone) - len(np.unique(gone[0]))
+
+    def _check(self, batch: UpdateBatch) -> None:
+        histories = self.catalogue.histories
+        if batch.weighted and histories.weights is None:
+            raise InputError(
+                "the model was fitted without weights, and what is added has some; read it with "
+                f"{argument('weight', False)}, or fit again with weights"
+            )
+        if batch.rule != STORED and not batch.timed and histories.times is not None and (batch.kinds == CHOSEN).any():
+            raise InputError(
+                f"the model knows when each pair happened: read what is added with {argument('time')}, the column of times"
+            )
+        at = first_unusable(batch.weights, ~np.isnan(batch.weights))
+        if at is not None:
+            raise InputError(f"weights must be finite and > 0, got {batch.weights[at]}")
+
+    def _numbers(
+        self,
+        known: _NewIds,
+        ids: pa.Array,
+        removed: NDArray[np.bool_],
+        on_unknown: str,
+        inside: NDArray[np.int32] | None = None,
+    ) -> NDArray[np.int64]:
+        numbers = np.empty(len(ids), np.int64)
+        if removed.all() or not removed.any():
+            numbers[:] = known.find(ids, on_unknown, grow=not removed.all())
+        else:
+            at = np.flatnonzero(~removed)
+            numbers[removed] = known.find(ids.take(pa.array(np.flatnonzero(removed))), on_unknown)
+            numbers[at] = known.find(ids.take(pa.array(at)), "error", grow=True)
+        if inside is not None:
+            old = (numbers >= 0) & (numbers < len(inside))
+            numbers[old] = inside[numbers[old]]
+        return numbers
+
+    def _append(self, users: Any, items: Any, kinds: Any, weights: Any, times: Any) -> None:
+        size = len(users)
+        if not size:
+            return
+        weights = np.full(size, np.nan) if weights is None else weights
+        times = np.full(size, NO_TIME) if times is None else times
+        self._statements.append((users, items, kinds, weights, times))
+        self._present.update(zip((users << 32 | items).tolist(), (kinds != REMOVED).tolist(), strict=True))
+
+    def _held(self, users: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these pairs are there now."""
+        found = self._state(users, items).kinds != REMOVED
+        for k, key in enumerate((users << 32 | items).tolist()):
+            found[k] = self._present.get(key, found[k])
+        return found
+
+    def _pairs_of(self, users: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All pairs that these users (-1: nobody) have now."""
+        users = np.unique(users[users >= 0])
+        old = users[users < len(self.catalogue.users)]
+        histories = self.catalogue.histories
+        parts = [each for each in (histories, histories.seen, histories.dislikes) if each is not None]
+        keys = [old[some.keys >> 32] << 32 | some.keys & 0xFFFFFFFF for some in (part.take(old) for part in parts)]
+        if self._present:
+            of_users = set(users.tolist())
+            later = [key for key, there in self._present.items() if there and key >> 32 in of_users]
+            keys.append(np.array(later, np.int64))
+            gone = [key for key, there in self._present.items() if not there and key >> 32 in of_users]
+            every = np.setdiff1d(np.unique(np.concatenate(keys)), np.array(gone, np.int64))
+        else:
+            every = np.unique(np.concatenate(keys))
+        return every >> 32, every & 0xFFFFFFFF
+
+    # ---- what becomes of the pairs --------------------------------------------------------------------------------
+
+    def _state(self, users: NDArray[np.int64], items: NDArray[np.int64]) -> PairState:
+        """What the catalogue says of these pairs."""
+        from komd._core.renewal import find_pairs
+
+        histories, size = self.catalogue.histories, len(users)
+        kinds, weights = np.full(size, REMOVED, np.int8), np.ones(size, np.float32)
+        times = np.full(size, NO_TIME)
+        old = np.flatnonzero((users < len(self.catalogue.users)) & (items < len(self.catalogue.order)))
+        who, what = users[old].astype(np.int32), items[old].astype(np.int32)
+        for kind, part in enumerate((histories, histories.dislikes, histories.seen)):
+            if part is None:
+                continue
+            place = np.empty(len(old), np.int64)
+            find_pairs(Rows(part.indptr, part.indices), who, what, place)
+            at, found = old[place >= 0], place[place >= 0]
+            kinds[at] = kind
+            if kind == CHOSEN and part.weights is not None:
+                weights[at] = part.weights[found]
+            if kind == CHOSEN and part.times is not None:
+                times[at] = part.times[found]
+        return PairState(kinds, weights, times)
+
+    def resolved(self) -> ResolvedPairs:
+        """What all updates together come to; pairs that end as they began are left out."""
+        joined = [np.concatenate(each) for each in zip(*self._statements, strict=True)]
+        users, items, kinds, weights, times = joined
+        order = np.argsort(users << 32 | items, kind="stable")
+        users, items, kinds, weights, times = (each[order] for each in (users, items, kinds, weights, times))
+        starts = np.flatnonzero(np.append(True, np.diff(users << 32 | items) != 0))
+        before = self._state(users[starts], items[starts])
+        after = _resolved(starts, kinds, weights, times, before, self._rule or "sum")
+        histories = self.catalogue.histories
+        differ = before.kinds != after.kinds
+        chosen = (before.kinds == CHOSEN) & (after.kinds == CHOSEN)
+        if histories.weights is not None:
+            differ |= chosen & (before.weights != after.weights)
+        if histories.times is not None:
+            differ |= chosen & (before.times != after.times)
+        return ResolvedPairs(
+            users[starts][differ],
+            items[starts][differ],
+            *(PairState(*(each[differ] for each in state)) for state in (before, after)),
+        )
+
+
+def _resolved(
+    starts: NDArray[np.int64],
+    kinds: NDArray[np.int8],
+    weights: NDArray[np.float64],
+    times: NDArray[np.int64],
+    before: PairState,
+    rule: str,
+) -> PairState:
+    """What each pair becomes. The statements of pair k begin at starts[k], in their order.
+
+    A removal ends what was before it. Of what remains, the state before included, the least kind counts (chosen before
+    disliked before seen), and `rule` makes one weight and time of those of the choices.
+    """
+    size, place = len(kinds), np.arange(len(kinds))
+    group = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, size)))
+    removed = np.maximum.reduceat(np.where(kinds == REMOVED, place, -1), starts)
+    counts = place > removed[group]
+    kept = (removed < 0) & (before.kinds != REMOVED)
+    old = np.where(kept, before.kinds, REMOVED).astype(np.int8)
+    if rule in ("last", STORED):
+        # The last statement decides: by time, and by order where times are equal or not known.
+        moment = np.where(counts, times if rule == "last" else place, np.iinfo(np.int64).min)
+        last = np.lexsort((place, moment, counts, group))[np.append(starts[1:], size) - 1]
+        said = counts[last]
+        if rule == "last":
+            said &= ~((old == CHOSEN) & (before.times > times[last]))
+        after = np.where(said, kinds[last], old).astype(np.int8)
+        given = weights[last]
+        was = old == CHOSEN
+        unsaid = np.where(was & (rule == STORED), before.weights, 1.0)
+        weight = np.where(said, np.where(np.isnan(given), unsaid, given), before.weights)
+        later = np.maximum(times[last], np.where(was, before.times, NO_TIME)) if rule == STORED else times[last]
+        return PairState(after, single_precision(weight.astype(np.float64)), np.where(said, later, before.times))
+    after = np.minimum(np.minimum.reduceat(np.where(counts, kinds, REMOVED), starts), old).astype(np.int8)
+    chosen, was = counts & (kinds == CHOSEN), old == CHOSEN
+    each = np.where(np.isnan(weights) | (rule == "count"), 1.0, weights)
+    if rule == "max":
+        weight = np.maximum.reduceat(np.where(chosen, each, 0.0), starts)
+        weight = np.maximum(weight, np.where(was, before.weights, 0.0))
+    else:
+        weight = np.where(was, before.weights, 0.0) + np.add.reduceat(np.where(chosen, each, 0.0), starts)
+    latest = np.iinfo(np.int64).max
+    moment = np.minimum.reduceat(np.where(chosen, times, latest), starts)
+    moment = np.minimum(moment, np.where(was, before.times, latest))
+    return PairState(after, single_precision(weight.astype(np.float64)), moment)
+
+
+class _NewIds:
+    """The numbers of ids: those of the catalogue, and for new ids those that follow."""
+
+    def __init__(self, ids: Ids) -> None:
+        self._ids = ids
+        self.added: list[Any] = []
+        self._numbers: dict[Any, int] = {}
+
+    @property
+    def mark(self) -> int:
+        """How many are new; setting it to less takes back the last."""
+        return len(self.added)
+
+    @mark.setter
+    def mark(self, size: int) -> None:
+        for value in self.added[size:]:
+            del self._numbers[value]
+        del self.added[size:]
+
+    @property
+    def values(self) -> pa.Array:
+        """The new ids, in the order of their numbers."""
+        return pa.array(self.added, self._ids.type)
+
+    def find(self, ids: pa.Array, on_unknown: str, *, grow: bool = False) -> NDArray[np.int64]:
+        """The number of each id; unknown ones become new if they may `grow`, and else are errors or -1."""
+        try:
+            wanted = conformed(self._ids, ids)
+        except InputError:
+            if grow or on_unknown == "error":
+                raise
+            return np.full(len(ids), -1, np.int64)
+        distinct, places = _distinct(wanted)
+        found = self._ids.find(distinct, on_unknown="skip").astype(np.int64)
+        unknown = np.flatnonzero(found < 0)
+        for k in unknown.tolist():
+            value = distinct[k].as_py()
+            number = self._numbers.get(value, -1)
+            if number < 0 and grow:
+                number = len(self._ids) + len(self.added)
+                self._numbers[value] = number
+                self.added.append(value)
+            found[k] = number
+        if on_unknown == "error" and len(found) and found.min() < 0:
+            self._ids.find(distinct.take(pa.array(np.flatnonzero(found < 0))))  # which says what is wrong
+        return found[places]
+
+
+def _distinct(values: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
+    """The distinct values, and for each of the values which of them it is."""
+    if len(values) == 1:
+        return values, np.zeros(1, np.int64)
+    if isinstance(values, pa.ExtensionArray):
+        distinct, places = _distinct(values.storage)
+        return pa.ExtensionArray.from_storage(values.type, distinct), places
+    encoded = values.dictionary_encode()
+    return encoded.dictionary, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)

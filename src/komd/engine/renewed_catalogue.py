@@ -1,0 +1,255 @@
+"""A catalogue after an update: the one that a fit on the changed data would make, from the old one and the changes.
+
+Users and items whose last pair is removed are dropped, and with them what they dislike or have seen; those that had
+none before stay. Everything else is renumbered: users by id, items by popularity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from komd import threads as pool
+from komd._core.groups import Rows
+from komd.data.merged_ids import merged
+from komd.engine.catalogue import Catalogue
+from komd.engine.histories import Histories
+from komd.engine.pair_changes import PairChanges, ResolvedPairs
+from komd.engine.update_batch import CHOSEN, DISLIKED, SEEN
+from komd.rows import pointers
+
+__all__ = ["CatalogueChange", "renewed"]
+
+_PAIRS = 1 << 20  # copied by a thread at a time
+
+
+@dataclass(frozen=True, eq=False)
+class CatalogueChange:
+    """A new catalogue and how it came from the old one.
+
+    `item_source[j]` is the old number of item j, and `user_source[u]` that of user u; -1 for new ones. `touched` (bool,
+    one for each new item) are the items with a pair that was added, removed, or has another weight or time;
+    `changed_users` are the users of such pairs that are still there, by new number.
+    """
+
+    old: Catalogue
+    new: Catalogue
+    item_source: NDArray[np.int32]
+    user_source: NDArray[np.int32]
+    touched: NDArray[np.bool_]
+    changed_users: NDArray[np.int64]
+    added: int
+    """How many pairs were added, or have another weight or time."""
+    removed: int
+    _users_of: _Numbering
+    _items_of: _Numbering
+    _pairs: ResolvedPairs
+
+    def by_item(self, old: Rows, threads: int | None = None) -> Rows:
+        """Each item's users, ascending, from those before."""
+        users, items = self._users_of, self._items_of
+        chosen = _of_kind(self._pairs, CHOSEN)
+        return _renewed_rows(old, items, users, chosen.transposed(), np.zeros(len(users.numbers), np.bool_), threads)[0]
+
+    @property
+    def new_users(self) -> int:
+        """How many users came."""
+        return int((self.user_source < 0).sum())
+
+    @property
+    def new_items(self) -> int:
+        """How many items came."""
+        return int((self.item_source < 0).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class _Numbering:
+    """New numbers of users or items: `source[new]` = old number or -1; `numbers[old]` = new number or -1.
+
+    `numbers` goes on with those of the added ones, in the order in which they came.
+    """
+
+    source: NDArray[np.int32]
+    numbers: NDArray[np.int32]
+
+    @staticmethod
+    def of(source: NDArray[np.int64], old: int, added: int) -> _Numbering:
+        """From where each comes from: an old number, or `old` + k for the k-th that came."""
+        numbers = np.full(old + added, -1, np.int32)
+        numbers[source] = np.arange(len(source), dtype=np.int32)
+        return _Numbering(np.where(source < old, source, -1).astype(np.int32), numbers)
+
+
+@dataclass(frozen=True, eq=False)
+class _RowEntries:
+    """Entries (row, column) that leave and that come, by old numbers; the values of those that come."""
+
+    dropped: tuple[NDArray[np.int64], NDArray[np.int64]]
+    added: tuple[NDArray[np.int64], NDArray[np.int64]]
+    weights: NDArray[np.float32]
+    times: NDArray[np.int64]
+
+    def transposed(self) -> _RowEntries:
+        return _RowEntries(self.dropped[::-1], self.added[::-1], self.weights, self.times)
+
+
+def renewed(changes: PairChanges, threads: int | None = None) -> CatalogueChange:
+    """The catalogue of these changes' catalogue once they have been made."""
+    old, pairs = changes.catalogue, changes.resolved()
+    n, m = len(old.users), len(old.order)
+    popularity = np.zeros(m + changes.items.mark, np.int64)
+    popularity[:m] = old.popularity
+    activity = np.zeros(n + changes.users.mark, np.int64)
+    activity[:n] = old.histories.lengths
+    for state, sign in ((pairs.before, -1), (pairs.after, 1)):
+        chosen = state.kinds == CHOSEN
+        popularity += sign * np.bincount(pairs.items[chosen], minlength=len(popularity))
+        activity += sign * np.bincount(pairs.users[chosen], minlength=len(activity))
+    gone_items, gone_users = _dropped(popularity, pairs.items, m), _dropped(activity, pairs.users, n)
+
+    users, user_source = _merged(old.users, changes.users, gone_users)
+    items, outside_source = _merged(old.items, changes.items, gone_items[_outside_first(old, len(popularity))])
+    # By old inside numbers: those of old items, then the new ones in the order in which they came.
+    item_source = outside_source.copy()
+    item_source[outside_source < m] = old.inside[outside_source[outside_source < m]]
+    # Sorted from the old order on, which is nearly sorted: by falling popularity, then by id.
+    outside = np.empty(len(popularity), np.int64)
+    outside[item_source] = np.arange(len(item_source))
+    nearly = np.flatnonzero(~gone_items)
+    nearly = nearly[np.argsort(-popularity[nearly] << 32 | outside[nearly], kind="stable")]
+    order = outside[nearly].astype(np.int32)
+
+    of_users, of_items = _Numbering.of(user_source, n, changes.users.mark), _Numbering.of(nearly, m, changes.items.mark)
+    moved = popularity[:m] != old.popularity
+    histories = _renewed_histories(old.histories, pairs, of_users, of_items, moved, threads)
+    catalogue = Catalogue(users, items, order, histories.known())
+    chosen = (pairs.before.kinds == CHOSEN) | (pairs.after.kinds == CHOSEN)
+    touched = np.zeros(len(popularity), np.bool_)
+    touched[pairs.items[chosen]] = True
+    changed = of_users.numbers[np.unique(pairs.users[chosen])]
+    return CatalogueChange(
+        old,
+        catalogue,
+        of_items.source,
+        of_users.source,
+        touched[nearly],
+        changed[changed >= 0].astype(np.int64),
+        int((pairs.after.kinds == CHOSEN).sum()),
+        int(((pairs.before.kinds == CHOSEN) & (pairs.after.kinds != CHOSEN)).sum()),
+        of_users,
+        of_items,
+        pairs,
+    )
+
+
+def _dropped(counts: NDArray[np.int64], changed: NDArray[np.int64], old: int) -> NDArray[np.bool_]:
+    """Which users or items are dropped: those that changed, or came, and have no pair."""
+    dropped = np.zeros(len(counts), np.bool_)
+    dropped[changed] = counts[changed] == 0
+    dropped[old:] = counts[old:] == 0
+    return dropped
+
+
+def _outside_first(old: Catalogue, size: int) -> NDArray[np.int64]:
+    """From outside numbers to inside ones; the new items follow as they are."""
+    return np.concatenate([old.inside.astype(np.int64), np.arange(len(old.order), size)])
+
+
+def _merged(ids, new, dropped):  # type: ignore[no-untyped-def]
+    """The ids that are left, and where each comes from: its old number, or the old size + k for the k-th new one."""
+    if not dropped.any() and not new.mark:
+        return ids, np.arange(len(ids))
+    old = len(ids)
+    alive = np.flatnonzero(~dropped[old:])
+    found, source = merged(ids, new.values.take(alive), dropped[:old])
+    came = source < 0
+    source[came] = old + alive[-1 - source[came]]
+    return found, source
+
+
+def _of_kind(pairs: ResolvedPairs, kind: int) -> _RowEntries:
+    """The entries of one kind that leave and come."""
+    was, becomes = pairs.before.kinds == kind, pairs.after.kinds == kind
+    return _RowEntries(
+        (pairs.users[was], pairs.items[was]),
+        (pairs.users[becomes], pairs.items[becomes]),
+        pairs.after.weights[becomes],
+        pairs.after.times[becomes],
+    )
+
+
+def _renewed_histories(
+    old: Histories,
+    pairs: ResolvedPairs,
+    users: _Numbering,
+    items: _Numbering,
+    moved: NDArray[np.bool_],
+    threads: int | None,
+) -> Histories:
+    chosen = _of_kind(pairs, CHOSEN)
+    aligned = {name: array for name, array in (("weights", old.weights), ("times", old.times)) if array is not None}
+    rows, places, order = _renewed_rows(old.rows, users, items, chosen, moved, threads, placed=bool(aligned))
+    held = {name: _placed(array, getattr(chosen, name)[order], places) for name, array in aligned.items()}
+    others = {}
+    for name, kind in (("dislikes", DISLIKED), ("seen", SEEN)):
+        part, entries = getattr(old, name), _of_kind(pairs, kind)
+        if part is None and len(entries.added[0]):
+            part = Histories(np.zeros(len(old) + 1, np.int64), np.zeros(0, np.int32))
+        if part is not None:
+            found = _renewed_rows(part.rows, users, items, _with_items_gone(entries, part, items), moved, threads)[0]
+            others[name] = Histories(*found) if len(found.indices) else None
+    return Histories(*rows, **held, **others)
+
+
+def _placed(old, added, places):  # type: ignore[no-untyped-def]
+    """Values beside the old entries and the added ones, in the order of the new rows."""
+    both = np.concatenate([old, added])
+    return both[np.where(places >= 0, places, len(old) - 1 - places)]
+
+
+def _with_items_gone(entries: _RowEntries, part: Histories, items: _Numbering) -> _RowEntries:
+    """The entries of other items too that are dropped, because nobody chose them any more."""
+    gone = items.numbers[part.indices] < 0
+    if not gone.any():
+        return entries
+    also = part.keys[gone]
+    left = np.union1d(entries.dropped[0] << 32 | entries.dropped[1], also)
+    return _RowEntries((left >> 32, left & 0xFFFFFFFF), entries.added, entries.weights, entries.times)
+
+
+def _renewed_rows(
+    old: Rows,
+    rows: _Numbering,
+    columns: _Numbering,
+    entries: _RowEntries,
+    moved: NDArray[np.bool_],
+    threads: int | None,
+    *,
+    placed: bool = False,
+) -> tuple[Rows, NDArray[np.int64], NDArray[np.int64]]:
+    """New rows; with `placed` where each entry comes from, as `renew_rows` says; and the order of the added entries."""
+    from komd._core.renewal import RowChanges, renew_rows
+
+    size = len(rows.source)
+    dropped, _ = _by_row(rows.numbers[entries.dropped[0]], entries.dropped[1], size)
+    added, order = _by_row(rows.numbers[entries.added[0]], columns.numbers[entries.added[1]], size)
+    lengths = np.where(rows.source >= 0, np.diff(old.indptr)[rows.source], 0)
+    lengths += np.diff(added.indptr) - np.diff(dropped.indptr)
+    out = Rows(pointers(lengths), np.empty(int(lengths.sum()), np.int32))
+    places = np.empty(len(out.indices) if placed else 0, np.int64)
+    changes = RowChanges(rows.source, columns.numbers, moved, dropped, added)
+    pool.for_each(
+        lambda block: renew_rows(old, changes, *block, out, places),
+        pool.even_blocks(lengths + 1, _PAIRS),
+        threads=threads,
+    )
+    return out, places, order
+
+
+def _by_row(rows: NDArray[np.int32], columns: NDArray[np.integer], size: int) -> tuple[Rows, NDArray[np.int64]]:
+    """Entries as compressed rows, ascending, and their order; without those of rows or columns that are gone (-1)."""
+    order = np.lexsort((columns, rows))
+    order = order[(rows[order] >= 0) & (columns[order] >= 0)]
+    return Rows(pointers(np.bincount(rows[order], minlength=size)), columns[order].astype(np.int32)), order

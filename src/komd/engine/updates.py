@@ -1,0 +1,197 @@
+"""Learning and unlearning: a model takes in pairs that come and go, and equals one fitted to what remains.
+
+`update` checks an update and keeps it; the model is brought up to date when it is next read, for all updates together.
+Reading works on a view of the model that later updates do not change.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from komd.checks import one_of
+from komd.engine.item_based import ItemBased
+from komd.engine.pair_changes import PairChanges
+from komd.engine.renewed_catalogue import CatalogueChange, renewed
+from komd.engine.update_batch import UpdateBatch
+from komd.errors import InputError
+from komd.matrix.item_matrix import ItemMatrix
+
+__all__ = ["Updatable", "UpdateReport"]
+
+_MOST_WAITING = 1 << 20  # statements that wait to be read before the model is brought up to date anyway
+
+
+@dataclass(frozen=True)
+class UpdateReport:
+    """What the last updates did to a model.
+
+    Attributes
+    ----------
+    added, removed
+        Pairs that were added (or have another weight or time) and removed.
+    new_users, new_items
+        How many users and items came.
+    dropped_users, dropped_items
+        How many went, because their last pair was removed.
+    renewed_items
+        Items whose rows of K were counted again.
+    rebuilt
+        Why all of K was built anew, or None if it was not.
+    """
+
+    added: int
+    removed: int
+    new_users: int
+    new_items: int
+    dropped_users: int
+    dropped_items: int
+    renewed_items: int
+    rebuilt: str | None
+
+    def __str__(self) -> str:
+        how = f"K built anew: {self.rebuilt}" if self.rebuilt else f"{self.renewed_items:,} rows of K renewed"
+        ids = f"users +{self.new_users:,} −{self.dropped_users:,}, items +{self.new_items:,} −{self.dropped_items:,}"
+        return f"pairs +{self.added:,} −{self.removed:,}, {ids}; {how}"
+
+
+class _Learned:
+    """An attribute that updates change: reading it takes in those that wait."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, model: Any, owner: type | None = None) -> Any:
+        if model is None:
+            return self
+        if model._changes is not None:
+            model.refresh()
+        try:
+            return model.__dict__[self._name]
+        except KeyError:
+            raise AttributeError(f"{type(model).__name__} has no {self._name} before fit") from None
+
+    def __set__(self, model: Any, value: Any) -> None:
+        model.__dict__[self._name] = value
+
+
+class Updatable(ItemBased):
+    """An item-based model that can be updated exactly."""
+
+    matrix: ItemMatrix = cast(ItemMatrix, _Learned())
+    S: NDArray[np.float64] = cast(Any, _Learned())
+    last_update: UpdateReport | None = None
+    """What the last updates did, once they have been taken in."""
+
+    _changes: PairChanges | None = None
+    _lock: ClassVar[Any] = threading.RLock()  # of all models: updates are short, or take all cores anyway
+
+    def update(
+        self,
+        added: Any = None,
+        removed: Any = None,
+        *,
+        removed_users: Any = None,
+        repeated: str = "sum",
+        on_unknown: str = "error",
+    ) -> Self:
+        """Learn pairs that came and unlearn pairs that went: the model equals one fitted to what remains.
+
+        Scores, lists and saved arrays are those of a fit from scratch on the remaining pairs, to the last bit. An update
+        is checked at once and taken in when the model is next read (or by `refresh`): many updates in a row cost
+        little. Removals come first.
+
+        Parameters
+        ----------
+        added
+            What `komd.read` takes: `Interactions`, pairs, a frame, a file. Users and items may be new. With weights and
+            times if the model was fitted with them (without weights each pair counts 1).
+        removed
+            Pairs to remove, in the same forms; a user or an item whose last pair is removed is dropped.
+        removed_users
+            Ids of users to remove with all their pairs.
+        repeated
+            What the weight of a pair becomes that is added again, as in `komd.read`: the sum, the largest, the last, or
+            how often it was added.
+        on_unknown
+            "error" refuses to remove a pair or a user that is not there; "skip" passes over it.
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.read([("ana", "i7"), ("ana", "i42"), ("bo", "i7"), ("bo", "i9"), ("cy", "i42")])
+        >>> model = komd.ECFOMD().fit(data)
+        >>> model.update(added=[("cy", "i9"), ("dee", "i7")], removed=[("bo", "i9")]).recommend("dee", n=1).to_pylist()
+        [{'user_id': 'dee', 'item_id': 'i42', 'score': ..., 'rank': 1}]
+        >>> print(model.last_update)
+        pairs +2 −1, users +1 −0, items +0 −0; 2 rows of K renewed
+        """
+        one_of("on_unknown", on_unknown, ("error", "skip"))
+        if added is None and removed is None and removed_users is None:
+            raise InputError("nothing to update: give added=, removed= or removed_users=")
+        return self.take_in(UpdateBatch.of(added, removed, removed_users, repeated), on_unknown)
+
+    def take_in(self, batch: UpdateBatch, on_unknown: str = "skip") -> Self:
+        """An update in the form in which it is kept; `update` has the rest."""
+        with self._lock:
+            if self._changes is not None and not self._changes.fits(batch):
+                self.refresh()
+            changes = self._changes or PairChanges(self.catalogue)
+            changes.take(batch, on_unknown)
+            if len(changes):
+                self._changes = changes
+            if len(changes) > _MOST_WAITING:
+                self.refresh()
+        return self
+
+    def replay(self, records: list[bytes]) -> Self:
+        """Take in the updates of a journal."""
+        for record in records:
+            self.take_in(UpdateBatch.from_bytes(record))
+        return self
+
+    def refresh(self, *, threads: int | None = None, memory: str | int | None = None) -> Self:
+        """Take in all updates now rather than when the model is next read; parameters are as in `fit`."""
+        if self._changes is None:
+            return self
+        with self._lock:
+            changes = self._changes
+            if changes is None:  # another thread was faster
+                return self
+            change = renewed(changes, threads)
+            if not len(change.new.histories.indices):
+                raise InputError(
+                    "an update removed all pairs: there is nothing left to recommend from; fit a new model"
+                )
+            learned, rows, why = self._renewed(change, threads, memory)
+            report = UpdateReport(
+                change.added,
+                change.removed,
+                change.new_users,
+                change.new_items,
+                len(change.old.users) - len(change.new.users) + change.new_users,
+                len(change.old.items) - len(change.new.items) + change.new_items,
+                rows,
+                why,
+            )
+            # In one step, so that a view taken meanwhile is of the model before or after.
+            self.__dict__.update(learned | {"_catalogue": change.new, "_changes": None, "last_update": report})
+        return self
+
+    def view(self) -> Self:
+        """This model as it is now, all updates taken in; updates and fits to come do not change the view."""
+        self.refresh()
+        made = object.__new__(type(self))
+        made.__dict__ = self.__dict__.copy()
+        made.__dict__["_changes"] = None
+        return made
+
+    def _renewed(
+        self, change: CatalogueChange, threads: int | None, memory: str | int | None
+    ) -> tuple[dict[str, Any], int, str | None]:
+        """What is learned after a change, by attribute; how many rows of K were renewed; why all of it was, if so."""
+        raise NotImplementedError

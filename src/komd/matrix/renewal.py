@@ -1,0 +1,85 @@
+"""What a matrix of counts becomes after an update: rows of changed items are counted again, all else is copied.
+
+An update changes the counts of few items; those of all others, and so their entries of K, stay as they were, to the
+last bit. Rows and columns of changed items are counted from the new pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from komd import threads as pool
+from komd._core.groups import Rows
+from komd.matrix.streamed import StreamedMatrix
+
+__all__ = ["Renewal"]
+
+_CHUNK = 1 << 20  # counts made by a thread before they are turned into values
+
+
+@dataclass(frozen=True, eq=False)
+class Renewal:
+    """How K is renewed.
+
+    Attributes
+    ----------
+    fresh
+        K of the new pairs, computed where it is asked for.
+    source
+        The old number of each item; -1 for new items.
+    changed
+        bool, one for each item: whether its row and column are counted again.
+    """
+
+    fresh: StreamedMatrix
+    source: NDArray[np.int32]
+    changed: NDArray[np.bool_]
+
+    @cached_property
+    def kept(self) -> NDArray[np.int32]:
+        """The old number of each item that did not change; -1 for the others."""
+        return np.where(self.changed, -1, self.source).astype(np.int32)
+
+    @cached_property
+    def rows(self) -> NDArray[np.int32]:
+        """The items that changed."""
+        return np.flatnonzero(self.changed).astype(np.int32)
+
+    def numbers(self, old: int) -> NDArray[np.int32]:
+        """The new numbers of `old` items; -1 for those that changed or are gone."""
+        out = np.full(old, -1, np.int32)
+        still = np.flatnonzero(self.kept >= 0)
+        out[self.kept[still]] = still
+        return out
+
+    @property
+    def share(self) -> float:
+        """How much of the counting of all of K it takes."""
+        work = self.fresh.work
+        return float(work[self.rows].sum()) / max(float(work.sum()), 1.0)
+
+    def counted(self, threads: int | None) -> tuple[Rows, NDArray[np.float32], NDArray[np.float32]]:
+        """The rows of changed items, compressed; their entries, and the entries of the columns of the same items.
+
+        The two differ where K is not symmetric: the second is K(j, i) where the first is K(i, j).
+        """
+        of, fresh = self.fresh.of, self.fresh
+        fresh.prepare()
+
+        def part(block: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+            return fresh.row_counts(self.rows[slice(*block)])
+
+        blocks = pool.even_blocks(np.minimum(fresh.work[self.rows], fresh.items) + 1, _CHUNK)
+        parts = list(pool.run(part, blocks, threads=threads))
+        empty = (np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0))
+        lengths, columns, both = (np.concatenate(each) for each in zip(empty, *parts, strict=True))
+        indptr = np.zeros(len(self.rows) + 1, np.int64)
+        np.cumsum(lengths, out=indptr[1:])
+        rows = np.repeat(self.rows, lengths)
+        other = None if of.kernel.symmetric else of.values(both.copy(), columns, rows)
+        values = of.values(both, rows, columns)
+        return Rows(indptr, columns), values, values if other is None else other
