@@ -416,6 +416,18 @@ def test_workers_that_start_together_change_the_format_once(former):
         events.close()
 
 
+def test_a_worker_waits_long_for_one_that_changes_the_format(tmp_path, monkeypatch):
+    monkeypatch.setattr("komd.serve.event_databases._SECONDS", 0)
+    file = tmp_path / "events.db"
+    EventStore(f"sqlite:///{file}").close()
+    with contextlib.closing(sqlite3.connect(file, check_same_thread=False)) as changing:
+        changing.execute("BEGIN IMMEDIATE")
+        ends = threading.Timer(1.0, changing.rollback)
+        ends.start()
+        EventStore(f"sqlite:///{file}").close()
+        ends.join()
+
+
 # ---- what changed ---------------------------------------------------------------------------------------------------
 
 
@@ -474,6 +486,33 @@ def test_a_limit_ends_with_a_commit(events):
             assert more == (seq < 8)
             found += [change.user for change in changed]
         assert found == [f"u{k}" for k, size in enumerate(sizes) if k != 3 for _ in range(size)]
+
+
+def test_changes_are_of_one_state(events, store, monkeypatch):
+    """Also if others commit while they are read."""
+    for setting, seconds in (("_BUSY", 20), ("_SECONDS", 0.1)):  # reading keeps the log in use
+        monkeypatch.setattr(f"komd.serve.event_erasure.{setting}", seconds)
+    other = EventStore(store)
+    events.add([NewEvent("ana", "i", "chosen", 1.0, 7), NewEvent("bo", "i", "chosen", 1.0, 8)]).result()
+    events.forget("cy").result()
+    before, between = events.changes(0), []
+
+    @sql.event.listens_for(events._engine, "after_cursor_execute")
+    def commit_between(connection, cursor, statement, *_):
+        if statement.startswith("SELECT"):
+            between.append(statement)
+            if len(between) == 1:
+                other.add([NewEvent("bo", "i", "disliked")]).result()
+                other.forget("ana").result()
+                other.forget("cy").result()
+
+    assert events.changes(0) == before and len(before.events) == 2 and before.forgotten == [events.mark("cy")]
+    sql.event.remove(events._engine, "after_cursor_execute", commit_between)
+    assert len(between) == 4
+    after = events.changes(before.seq)
+    assert [change.user for change in after.events] == ["bo"]
+    assert after.forgotten == [events.mark("ana"), events.mark("cy")]
+    other.close()
 
 
 WRITER = """
@@ -652,10 +691,8 @@ def test_a_log_that_is_in_use_is_truncated_later(tmp_path, monkeypatch, caplog):
     events.close()
 
 
-def test_postgresql_releases_deleted_rows(postgresql, store):
-    if not store.startswith("postgresql"):
-        pytest.skip("PostgreSQL's own")
-    events = EventStore(store)
+@pytest.mark.parametrize("store", ["postgresql"], indirect=True)
+def test_postgresql_releases_deleted_rows(events):
     events.add(pairs(*[("ana", f"i{k}") for k in range(1000)], ("bo", "i"))).result()
     events.forget("ana").result()
     dead = sql.text("SELECT n_dead_tup, vacuum_count FROM pg_stat_user_tables WHERE relname = 'komd_events'")
@@ -666,7 +703,6 @@ def test_postgresql_releases_deleted_rows(postgresql, store):
         threading.Event().wait(0.05)
     else:
         pytest.fail("no vacuum")
-    events.close()
 
 
 def test_passwords_and_ids_stay_out_of_messages(tmp_path):

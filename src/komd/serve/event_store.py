@@ -118,6 +118,8 @@ class EventStore:
         try:
             with self._snapshot.connect() as connection:
                 last = int(connection.execute(self._last_seq).scalar_one())
+                if last <= after:
+                    return StoreChanges(last, [], [], False)
                 place = {"after": after, "skipped": max(limit, 1) - 1}
                 reached = connection.execute(self._tables.seq_at_limit(), place).scalar()
                 seq = last if reached is None else int(reached)
