@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import logging
 import random
 import sqlite3
 import stat
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +22,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from komd.errors import InputError
-from komd.serve.event_store import EventStore, NewEvent, StoreError
+from komd.serve.event_records import Forgot, NewEvent, StoreChanges, StoredChange
+from komd.serve.event_store import EventStore, StoreError
 
 pytestmark = pytest.mark.xdist_group("store")
 NOW = time.time_ns() // 1_000_000
@@ -133,7 +140,7 @@ def test_events_of_a_pair_come_to_what_the_rule_says(events, posted, together):
 def test_users_of_withdrawn_pairs_alone_are_not_listed(events):
     events.add([NewEvent("ana", "i", "withdrawn"), NewEvent("bo", "i", "disliked")]).result()
     assert events.users("", 10) == ["bo"]
-    assert events.forget("ana").result() == 1
+    assert events.forget("ana").result().events == 1
 
 
 def test_weights_and_times_of_any_size(events):
@@ -152,9 +159,9 @@ def test_histories_are_in_the_order_they_came(events):
 
 def test_forgetting_is_whole_and_leaves_no_id(events, store):
     events.add(pairs(("ana-secret", "i1"), ("bo", "i1"))).result()
-    assert events.forget("ana-secret").result() == 1
+    assert events.forget("ana-secret").result().events == 1
     assert events.history("ana-secret") == ([], True)
-    assert events.forget("ana-secret").result() == 0
+    assert events.forget("ana-secret").result().events == 0
     assert items(events, "bo") == ["i1"] and not events.history("bo").forgotten
     assert events.among_forgotten(["ana-secret", "bo"]) == {"ana-secret"}
     assert events.users("", 10) == ["bo"]
@@ -301,26 +308,41 @@ def test_a_store_of_another_format(tmp_path):
         EventStore(f"sqlite:///{file}")
 
 
-# ---- stores of format 1 ---------------------------------------------------------------------------------------------
+# ---- stores of former formats ---------------------------------------------------------------------------------------
 
 
-FORMAT_1 = """
+FORMER = {
+    "1": """
 CREATE TABLE komd_events
     (user_id {text} NOT NULL, item_id {text} NOT NULL, at BIGINT NOT NULL, PRIMARY KEY (user_id, item_id)) {rowid};
+INSERT INTO komd_events VALUES ('ana', 'i1', 1700000000000), ('ana', 'i2', 1700000000001), ('bo', 'i1', 1700000000002);
+""",
+    "2": """
+CREATE TABLE komd_events
+    (user_id {text} NOT NULL, item_id {text} NOT NULL, at BIGINT NOT NULL, kind TEXT DEFAULT 'chosen' NOT NULL,
+    weight DOUBLE PRECISION, time BIGINT, PRIMARY KEY (user_id, item_id)) {rowid};
+INSERT INTO komd_events VALUES ('ana', 'i1', 1700000000000, 'chosen', NULL, NULL),
+    ('ana', 'i2', 1700000000001, 'chosen', NULL, NULL), ('bo', 'i1', 1700000000002, 'disliked', NULL, 5);
+""",
+}
+FORMER_MARKS = """
 CREATE TABLE komd_forgotten (mark TEXT NOT NULL PRIMARY KEY);
 CREATE TABLE komd_settings (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL);
-INSERT INTO komd_settings VALUES ('format', '1'), ('key', '{key}');
-INSERT INTO komd_events VALUES ('ana', 'i1', 1700000000000), ('ana', 'i2', 1700000000001), ('bo', 'i1', 1700000000002);
+INSERT INTO komd_settings VALUES ('format', '{number}'), ('key', '{key}');
+INSERT INTO komd_forgotten VALUES ('cd');
 """
 
 
-@pytest.fixture
-def former(store):
-    """The address of a store as the former format has it."""
+@pytest.fixture(params=sorted(FORMER))
+def former(store, request):
+    """The address of a store as a former format has it."""
     with sql.create_engine(store.replace("postgresql:", "postgresql+psycopg:")).begin() as connection:
         postgresql = connection.dialect.name == "postgresql"
         text, rowid = ('TEXT COLLATE "C"', "") if postgresql else ("TEXT", "WITHOUT ROWID")
-        for statement in FORMAT_1.format(text=text, rowid=rowid, key="ab" * 32).split(";")[:-1]:
+        script = (FORMER[request.param] + FORMER_MARKS).format(
+            text=text, rowid=rowid, key="ab" * 32, number=request.param
+        )
+        for statement in script.split(";")[:-1]:
             connection.exec_driver_sql(statement)
     return store
 
@@ -330,26 +352,56 @@ def table(address, name):
         return sorted(tuple(row) for row in connection.exec_driver_sql(f"SELECT * FROM {name}"))
 
 
-def test_a_store_of_the_former_format_is_changed_in_place(former):
+def indexes(address):
+    with sql.create_engine(address.replace("postgresql:", "postgresql+psycopg:")).connect() as connection:
+        found = sql.inspect(connection)
+        return [
+            (index["name"], index["column_names"])
+            for name in ("komd_events", "komd_forgotten")
+            for index in found.get_indexes(name)
+        ]
+
+
+def test_a_store_of_a_former_format_is_changed_in_place(former, tmp_path):
+    bo = ("bo", "i1", "chosen", None, 1700000000002)
+    if dict(table(former, "komd_settings"))["format"] == "2":
+        bo = ("bo", "i1", "disliked", None, 5)
     events = EventStore(former)
     old = [("i1", 1700000000000, "chosen", None, 1700000000000), ("i2", 1700000000001, "chosen", None, 1700000000001)]
     assert events.history("ana").events == old
-    assert events.add(pairs(("ana", "i1"), ("bo", "i1"))).result() == 0  # nothing new, also after the change
-    assert events.history("ana").events == old
-    assert events.add([NewEvent("ana", "i2", "disliked")]).result() == 1
+    first = [("ana", item, kind, weight, when) for item, _, kind, weight, when in old]
+    assert events.changes(0) == (1, [*first, bo], ["cd"], False)
+    assert events.changes(0, limit=1) == events.changes(0)  # a commit is never divided
+    assert events.add(pairs(("ana", "i1"))).result() == 0  # nothing new, also after the change
+    assert events.history("ana").events == old and events.last_seq() == 1
+    assert events.add([NewEvent("ana", "i2", "disliked", None, 3)]).result() == 1
     assert [event.kind for event in events.history("ana").events] == ["chosen", "disliked"]
+    assert events.changes(1) == (2, [("ana", "i2", "disliked", None, 3)], [], False)
     events.close()
-    assert table(former, "komd_settings") == [("format", "2"), ("key", "ab" * 32)]
+    assert table(former, "komd_settings") == [("format", "3"), ("key", "ab" * 32), ("seq", "2")]
+    fresh = f"sqlite:///{tmp_path / 'fresh.db'}"
+    EventStore(fresh).close()
+    assert (
+        indexes(former)
+        == indexes(fresh)
+        == [
+            ("komd_events_seq", ["seq", "user_id", "item_id"]),
+            ("komd_forgotten_seq", ["seq"]),
+        ]
+    )
     EventStore(former).close()
 
 
 def test_a_change_of_format_that_is_interrupted_leaves_the_former(former, monkeypatch):
-    before = [table(former, name) for name in ("komd_settings", "komd_events")]
+    before = [table(former, name) for name in ("komd_settings", "komd_events", "komd_forgotten")]
     with monkeypatch.context() as patched:
-        patched.setattr("komd.serve.event_tables._ADDED", ("kind", "weight", "no such"))
+        from komd.serve.event_tables import _ADDED
+
+        added = {**_ADDED, "2": (("komd_events", "seq"), ("komd_forgotten", "no such"))}
+        patched.setattr("komd.serve.event_tables._ADDED", added)
         with pytest.raises(KeyError):
             EventStore(former)
-    assert [table(former, name) for name in ("komd_settings", "komd_events")] == before
+    assert [table(former, name) for name in ("komd_settings", "komd_events", "komd_forgotten")] == before
     events = EventStore(former)
     assert items(events, "ana") == ["i1", "i2"]
     events.close()
@@ -359,9 +411,298 @@ def test_workers_that_start_together_change_the_format_once(former):
     with ThreadPoolExecutor(6) as threads:
         opened = list(threads.map(EventStore, [former] * 6))
     assert all(items(events, "ana") == ["i1", "i2"] for events in opened)
-    assert len(table(former, "komd_events")[0]) == 6
+    assert len(table(former, "komd_events")[0]) == 7
     for events in opened:
         events.close()
+
+
+def test_a_worker_waits_long_for_one_that_changes_the_format(tmp_path, monkeypatch):
+    monkeypatch.setattr("komd.serve.event_databases._SECONDS", 0)
+    file = tmp_path / "events.db"
+    EventStore(f"sqlite:///{file}").close()
+    with contextlib.closing(sqlite3.connect(file, check_same_thread=False)) as changing:
+        changing.execute("BEGIN IMMEDIATE")
+        ends = threading.Timer(1.0, changing.rollback)
+        ends.start()
+        EventStore(f"sqlite:///{file}").close()
+        ends.join()
+
+
+# ---- what changed ---------------------------------------------------------------------------------------------------
+
+
+def test_changes_are_those_of_the_commits_after_a_number(events):
+    assert events.changes(0) == StoreChanges(1, [], [], False) and events.last_seq() == 1
+    events.add([NewEvent("bo", "i2", "chosen", 2.0, 7), NewEvent("ana", "i1", "disliked", None, 8)]).result()
+    ana, bo = StoredChange("ana", "i1", "disliked", None, 8), StoredChange("bo", "i2", "chosen", 2.0, 7)
+    assert events.changes(0) == events.changes(1) == StoreChanges(2, [ana, bo], [], False)
+    assert events.changes(2) == StoreChanges(2, [], [], False)
+    # A row keeps the number of its commit where an event says nothing new, also beside one that does.
+    events.add([NewEvent("bo", "i2", "chosen", 2.0, 7), NewEvent("cy", "i1", "withdrawn", None, 9)]).result()
+    cy = StoredChange("cy", "i1", "withdrawn", None, 9)
+    assert events.changes(2) == StoreChanges(3, [cy], [], False)
+    events.add([NewEvent("ana", "i1", "disliked", None, 10)]).result()
+    assert events.changes(0) == StoreChanges(4, [bo, cy, ana._replace(time=10)], [], False)
+    before = time.time_ns() // 1_000_000
+    events.add(pairs(("di", "i1"))).result()
+    assert before <= events.changes(4).events[0].time <= time.time_ns() // 1_000_000  # when it was stored
+
+
+def test_commits_that_change_nothing_take_no_number(events):
+    events.add(pairs(("ana", "i"))).result()
+    for nothing in ([], pairs(("ana", "i")), pairs(("ana", "i"), ("ana", "i"))):
+        events.add(nothing).result()
+    assert events.last_seq() == events.changes(0).seq == 2
+
+
+def test_forgetting_is_a_change_also_the_second_time(events):
+    events.add(pairs(("ana", "i"), ("bo", "i"))).result()
+    assert events.forget("ana").result() == Forgot(events=1, seq=3)
+    assert [change.user for change in events.changes(0).events] == ["bo"]
+    assert events.changes(2) == StoreChanges(3, [], [events.mark("ana")], False)
+    assert events.forget("cy").result() == Forgot(0, 4)
+    assert events.forget("ana").result() == Forgot(0, 5)
+    assert events.changes(3).forgotten == [events.mark("cy"), events.mark("ana")]
+    assert events.changes(4).forgotten == [events.mark("ana")] and events.changes(5).forgotten == []
+
+
+def test_a_limit_ends_with_a_commit(events):
+    sizes = [1, 2, 5, 1, 1, 3]
+    for k, size in enumerate(sizes):
+        events.add(pairs(*[(f"u{k}", f"i{j}") for j in range(size)])).result()
+    events.forget("u3").result()  # its event is gone: a commit of which nothing is left
+    left = [1, 2, 5, 0, 1, 3, 0]  # of commits 2 to 8
+    for limit in range(1, 15):
+        seq, more, found = 0, True, []
+        while more:
+            after = seq
+            seq, changed, marks, more = events.changes(after, limit=limit)
+            expected_events, last = 0, after
+            while last < 8 and expected_events < limit:
+                last += 1
+                expected_events += left[last - 2] if last > 1 else 0
+            assert (len(changed), seq) == (expected_events, last)
+            assert marks == ([events.mark("u3")] if seq == 8 else [])
+            assert more == (seq < 8)
+            found += [change.user for change in changed]
+        assert found == [f"u{k}" for k, size in enumerate(sizes) if k != 3 for _ in range(size)]
+
+
+def test_changes_are_of_one_state(events, store, monkeypatch):
+    """Also if others commit while they are read."""
+    for setting, seconds in (("_BUSY", 20), ("_SECONDS", 0.1)):  # reading keeps the log in use
+        monkeypatch.setattr(f"komd.serve.event_erasure.{setting}", seconds)
+    other = EventStore(store)
+    events.add([NewEvent("ana", "i", "chosen", 1.0, 7), NewEvent("bo", "i", "chosen", 1.0, 8)]).result()
+    events.forget("cy").result()
+    before, between = events.changes(0), []
+
+    @sql.event.listens_for(events._engine, "after_cursor_execute")
+    def commit_between(connection, cursor, statement, *_):
+        if statement.startswith("SELECT"):
+            between.append(statement)
+            if len(between) == 1:
+                other.add([NewEvent("bo", "i", "disliked")]).result()
+                other.forget("ana").result()
+                other.forget("cy").result()
+
+    assert events.changes(0) == before and len(before.events) == 2 and before.forgotten == [events.mark("cy")]
+    sql.event.remove(events._engine, "after_cursor_execute", commit_between)
+    assert len(between) == 4
+    after = events.changes(before.seq)
+    assert [change.user for change in after.events] == ["bo"]
+    assert after.forgotten == [events.mark("ana"), events.mark("cy")]
+    other.close()
+
+
+WRITER = """
+    import random, sys
+    from komd.serve.event_records import NewEvent
+    from komd.serve.event_store import EventStore
+
+    address, seed, posts = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    events, rng, waiting = EventStore(address), random.Random(seed), []
+    for _ in range(posts):
+        if rng.random() < 0.05:
+            waiting.append(events.forget(f"u{rng.randrange(8)}"))
+        else:
+            kinds, weights = ["chosen", "chosen", "disliked", "withdrawn"], [None, 1.0, 2.0]
+            waiting.append(events.add([
+                NewEvent(f"u{rng.randrange(8)}", f"i{rng.randrange(12)}", rng.choice(kinds), rng.choice(weights))
+                for _ in range(rng.randrange(1, 5))
+            ]))
+        if rng.random() < 0.3:
+            waiting.pop().result()
+    for one in waiting:
+        one.result()
+    events.close()
+"""
+
+
+def test_a_reader_of_changes_misses_nothing(events, store):
+    """Beside writers in several processes: what it gathers is what the table holds at the end."""
+    command = [sys.executable, "-c", textwrap.dedent(WRITER), store]
+    writers = [subprocess.Popen([*command, str(seed), "150"]) for seed in range(3)]
+    rng, known, seq, several = random.Random(9), {}, 0, 0
+    while True:
+        ended = all(writer.poll() is not None for writer in writers)  # asked before reading: then this is the last
+        changes = events.changes(seq, limit=rng.choice([1, 3, 20, 1000]))
+        assert changes.seq >= seq
+        several += bool(changes.events)
+        if changes.forgotten:
+            marks = set(changes.forgotten)
+            known = {pair: what for pair, what in known.items() if events.mark(pair[0]) not in marks}
+        known |= {change[:2]: change[2:] for change in changes.events}
+        seq = changes.seq
+        if ended and not changes.more:
+            break
+    assert [writer.returncode for writer in writers] == [0, 0, 0]
+    held = {
+        (user, item): (kind, weight, at if when is None else when)
+        for user, item, at, kind, weight, when, _ in table(store, "komd_events")
+    }
+    assert known == held and held
+    assert seq == events.last_seq() and several > 10
+    # Every commit has a number of its own: the rows of each number were stored together.
+    stored = {}
+    for _, _, at, _, _, _, number in table(store, "komd_events"):
+        stored.setdefault(number, []).append(at)
+    assert all(before <= after for before, after in itertools.pairwise(max(stored[k]) for k in sorted(stored)))
+
+
+# ---- no trace -------------------------------------------------------------------------------------------------------
+
+
+def traces(folder, ids):
+    """Those of these ids that are in a file of this folder.
+
+    Read by another process: one that closes a file loses the locks which SQLite has on it.
+    """
+    program = (
+        "import sys, pathlib; sys.stdout.buffer.write(b''.join(f.read_bytes() for f in pathlib.Path('.').iterdir()))"
+    )
+    held = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, check=True).stdout
+    assert b"komd_events" in held
+    return [name for name in ids if name.encode() in held]
+
+
+def fill(events, rng, users, posts=150):
+    """Events of these users in no order, over many pages; many rows are changed again, and move."""
+    for _ in range(posts):
+        posted = [
+            NewEvent(
+                rng.choice(users),
+                f"item-{rng.randrange(150)}" + "x" * rng.randrange(40),
+                rng.choice(["chosen", "disliked"]),
+            )
+            for _ in range(100)
+        ]
+        events.add(posted).result()
+
+
+SECRETS = [f"secret-{k:04d}-{'z' * (k % 30)}-end" for k in range(240)]
+
+
+def test_forgotten_ids_are_in_no_file(tmp_path):
+    events = EventStore(f"sqlite:///{tmp_path / 'events.db'}")
+    fill(events, random.Random(1), SECRETS)
+    assert traces(tmp_path, SECRETS) == SECRETS
+    forgotten, others = SECRETS[::7], [name for k, name in enumerate(SECRETS) if k % 7]
+    for name in forgotten:
+        events.forget(name).result()
+    assert traces(tmp_path, forgotten) == []
+    assert traces(tmp_path, others) == others
+    events.close()
+    assert traces(tmp_path, forgotten) == []
+
+
+def test_forgotten_ids_are_in_no_file_while_others_read_and_write(tmp_path):
+    address = f"sqlite:///{tmp_path / 'events.db'}"
+    events, other = EventStore(address), EventStore(address)
+    fill(events, random.Random(2), SECRETS, posts=60)
+    done = threading.Event()
+
+    def read(k):
+        while not done.is_set():
+            (events, other)[k % 2].changes(0)
+            other.history(SECRETS[k + 1])
+
+    def write():
+        for k in itertools.count():
+            if done.is_set():
+                return
+            other.add(pairs((f"other-{k % 50}", f"i{k}"))).result()
+
+    with ThreadPoolExecutor(4) as threads:
+        work = [threads.submit(read, k) for k in range(3)] + [threads.submit(write)]
+        try:
+            for name in SECRETS[::24]:
+                events.forget(name).result()
+                assert traces(tmp_path, [name]) == []
+        finally:
+            done.set()
+        for one in work:
+            one.result()
+    assert traces(tmp_path, SECRETS[::24]) == []
+    for one in (events, other):
+        one.close()
+
+
+def test_what_a_store_of_a_former_format_left_is_erased_too(tmp_path):
+    """It did not overwrite what it deleted."""
+    file = tmp_path / "events.db"
+    EventStore(f"sqlite:///{file}").close()
+    with contextlib.closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("PRAGMA secure_delete=OFF")
+        rows = [(f"secret-{k}-end", f"i{k}", k) for k in range(2000)]
+        connection.executemany("INSERT INTO komd_events (user_id, item_id, at) VALUES (?, ?, ?)", rows)
+        connection.execute("DELETE FROM komd_events WHERE at >= 1000")
+    deleted = [name for name, _, k in rows if k >= 1000]
+    assert traces(tmp_path, deleted)
+    events = EventStore(f"sqlite:///{file}")
+    events.forget(rows[0][0]).result()
+    assert traces(tmp_path, [*deleted, rows[0][0]]) == []
+    events.close()
+
+
+def test_a_log_that_is_in_use_is_truncated_later(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("komd.serve.event_erasure._BUSY", 20)
+    monkeypatch.setattr("komd.serve.event_erasure._SECONDS", 0.2)
+    monkeypatch.setattr("komd.serve.event_erasure._AGAIN", 0.05)
+    file = tmp_path / "events.db"
+    events = EventStore(f"sqlite:///{file}")
+    events.add(pairs(("ana-secret", "i"), ("bo", "i"))).result()
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM komd_events").fetchone() == (2,)
+        with caplog.at_level(logging.WARNING, "komd.serve"):
+            assert events.forget("ana-secret").result().events == 1
+        assert "ids of forgotten users may still be in the files of the store" in caplog.text
+        assert "secret" not in caplog.text
+        events.add(pairs(("bo", "i2"))).result()
+        assert traces(tmp_path, ["ana-secret"]) == ["ana-secret"]  # the reader still sees it
+        reader.execute("COMMIT")
+    for _ in range(200):
+        if not traces(tmp_path, ["ana-secret"]):
+            break
+        threading.Event().wait(0.05)
+    assert traces(tmp_path, ["ana-secret"]) == []
+    assert sorted(items(events, "bo")) == ["i", "i2"]
+    events.close()
+
+
+@pytest.mark.parametrize("store", ["postgresql"], indirect=True)
+def test_postgresql_releases_deleted_rows(events):
+    events.add(pairs(*[("ana", f"i{k}") for k in range(1000)], ("bo", "i"))).result()
+    events.forget("ana").result()
+    dead = sql.text("SELECT n_dead_tup, vacuum_count FROM pg_stat_user_tables WHERE relname = 'komd_events'")
+    for _ in range(100):  # the statistics follow
+        with events._engine.connect() as connection:
+            if tuple(connection.execute(dead).one()) == (0, 1):
+                break
+        threading.Event().wait(0.05)
+    else:
+        pytest.fail("no vacuum")
 
 
 def test_passwords_and_ids_stay_out_of_messages(tmp_path):

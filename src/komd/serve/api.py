@@ -130,8 +130,8 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
     @app.delete("/v1/users/{user_id}", response_model=schemas.Forgotten, tags=["people"])
     async def forget_user(user_id: UserId) -> Response:
         """Forget a user: their stored events are deleted, and what the model knows of them is no longer used."""
-        gone = await asyncio.wrap_future(service.events.forget(user_id))
-        return _json(schemas.Forgotten(user_id=user_id, events=gone))
+        forgot = await asyncio.wrap_future(service.events.forget(user_id))
+        return _json(schemas.Forgotten(user_id=user_id, events=forgot.events))
 
     # ---- items ------------------------------------------------------------------------------------------------
 

@@ -4,12 +4,16 @@ One thread writes and commits all waiting requests together: a request is answer
 disk, and many requests share one flush. Processes write one after the other. Reading takes one statement and sees every
 commit before it.
 
+Commits are numbered from 2 on in their order, and each row has the number of the commit that changed it last: a reader
+that asks again and again for what changed after the number it has reached (`EventStore.changes`) misses nothing.
+
 A pair of a user and an item has one row, which says what the events of the pair came to. They are taken in the order in
 which they are committed, whatever their times: `EventTables.upsert` has the rule.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import itertools
@@ -19,58 +23,28 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from komd.errors import KomdError
 from komd.serve.event_databases import engine
+from komd.serve.event_erasure import EventErasure
+from komd.serve.event_records import Forgot, NewEvent, StoreChanges, StoredChange, StoredEvent, StoredHistory
 from komd.serve.event_tables import FORMAT, EventTables
 
-__all__ = ["EventStore", "NewEvent", "StoreError", "StoredEvent", "StoredHistory"]
+__all__ = ["EventStore", "StoreError"]
 
 _REQUESTS = 256  # in one commit
 _ROWS = 10_000  # events in one commit, about
 _RETRYABLE = ("40001", "40P01")  # states of PostgreSQL: serialization failure, deadlock
 _TRIES = 3  # of a commit that was rolled back by another one
+_FETCHED = 10_000  # changed rows fetched at once
 
 
 class StoreError(KomdError):
     """The database cannot be reached or does not answer."""
-
-
-class NewEvent(NamedTuple):
-    """An event to store: `kind` is "chosen", "disliked" or "withdrawn"; times are milliseconds since 1970."""
-
-    user: str
-    item: str
-    kind: str = "chosen"
-    weight: float | None = None
-    time: int | None = None
-    """When it happened; None: when it is stored."""
-
-
-class StoredEvent(NamedTuple):
-    """What the events of one user and one item came to."""
-
-    item: str
-    at: int
-    """When the last event that said something new was stored (milliseconds since 1970)."""
-    kind: str
-    weight: float | None
-    """The last weight that was given."""
-    time: int
-    """When it happened last (milliseconds since 1970)."""
-
-
-class StoredHistory(NamedTuple):
-    """What the store knows of a user."""
-
-    events: list[StoredEvent]
-    """One for each item, in the order they were stored."""
-    forgotten: bool
-    """Whether what a model knows of this user must not be used."""
 
 
 class EventStore:
@@ -78,15 +52,17 @@ class EventStore:
 
     def __init__(self, url: str, *, threads: int = 4) -> None:
         self._engine = engine(url, threads)
-        self._writing = self._engine.execution_options(writing=True)
+        self._writing = self._engine.execution_options(transaction="writing")
+        self._snapshot = self._engine.execution_options(transaction="snapshot")
         self._tables = EventTables(self._engine.dialect)
         self._history_query = self._tables.history_query()  # building a statement takes longer than running it
         self._upsert = self._tables.upsert()
+        self._last_seq, self._count_commit = self._tables.last_seq(), self._tables.count_commit()
         try:
-            self._key = self._prepare()
+            self._key = self._prepare(url)
         except SQLAlchemyError as error:
-            self._engine.dispose()
             raise StoreError(f"the store {self.name} cannot be used: {_reason(error)}") from error
+        self._erasure = EventErasure(self._engine)
         self._queue: queue.Queue[_Write | None] = queue.Queue()
         self._closed = False
         self._writer = threading.Thread(target=self._write, name="komd-events", daemon=True)
@@ -101,7 +77,7 @@ class EventStore:
 
     def history(self, user: str, *, newest: int = 10_000) -> StoredHistory:
         """What is stored of a user: their `newest` events, and whether they were forgotten."""
-        rows = self._read(self._history_query, {"user": user, "newest": newest, "mark": self._mark(user)})
+        rows = self._read(self._history_query, {"user": user, "newest": newest, "mark": self.mark(user)})
         found = [
             StoredEvent(str(item), int(at), str(kind), weight, int(at if when is None else when))
             for item, at, kind, weight, when in rows
@@ -119,11 +95,44 @@ class EventStore:
 
     def among_forgotten(self, users: Sequence[str]) -> set[str]:
         """Those of these users that were forgotten."""
-        marks = {self._mark(user): user for user in users}
+        marks = {self.mark(user): user for user in users}
         rows = self._read(
             sql.select(self._tables.forgotten.c.mark).where(self._tables.forgotten.c.mark.in_(list(marks)))
         )
         return {marks[row[0]] for row in rows}
+
+    def mark(self, user: str) -> str:
+        """What the store keeps of the id of a forgotten user: a hash with the store's own key."""
+        return hmac.new(self._key, user.encode(), hashlib.sha256).hexdigest()
+
+    def last_seq(self) -> int:
+        """The number of the last commit."""
+        return int(self._read(self._last_seq)[0][0])
+
+    def changes(self, after: int, *, limit: int = 100_000) -> StoreChanges:
+        """What the commits after number `after` changed; 0 is before all.
+
+        Once `limit` events are reached it ends with the commit they belong to, and the next call goes on after it. The
+        events of one commit are never divided: rows of a store that had no numbers yet all belong to commit 1.
+        """
+        try:
+            with self._snapshot.connect() as connection:
+                last = int(connection.execute(self._last_seq).scalar_one())
+                if last <= after:
+                    return StoreChanges(last, [], [], False)
+                place = {"after": after, "skipped": max(limit, 1) - 1}
+                reached = connection.execute(self._tables.seq_at_limit(), place).scalar()
+                seq = last if reached is None else int(reached)
+                between = {"after": after, "last": seq}
+                # In portions: a database limits the time of each statement, not of the transaction.
+                rows = connection.execute(
+                    self._tables.changed_events(), between, execution_options={"yield_per": _FETCHED}
+                )
+                events = [StoredChange._make(row) for row in rows]
+                marks = [str(row[0]) for row in connection.execute(self._tables.forgotten_marks(), between)]
+        except SQLAlchemyError as error:
+            raise _no_answer(error) from error
+        return StoreChanges(seq, events, marks, seq < last)
 
     def ping(self) -> None:
         """Raises StoreError when the database does not answer."""
@@ -134,7 +143,7 @@ class EventStore:
             with self._engine.connect() as connection:
                 return list(connection.execute(statement, values).all())
         except SQLAlchemyError as error:
-            raise StoreError(f"the store does not answer: {_reason(error)}") from error
+            raise _no_answer(error) from error
 
     # ---- writing ----------------------------------------------------------------------------------------------
 
@@ -145,11 +154,15 @@ class EventStore:
         """
         return self._submit(_Write(tuple(events)))
 
-    def forget(self, user: str) -> Future[int]:
-        """Delete a user's events and ignore what models know of them. The future says how many events there were."""
+    def forget(self, user: str) -> Future[Forgot]:
+        """Delete a user's events and ignore what models know of them.
+
+        When the future is done, the id is not in the files of an SQLite store either, unless another program was
+        reading them all the time (`EventErasure` says what then); what PostgreSQL keeps, see there.
+        """
         return self._submit(_Write((), user))
 
-    def _submit(self, write: _Write) -> Future[int]:
+    def _submit(self, write: _Write) -> Future[Any]:
         if self._closed:
             raise StoreError("the store is closed")
         self._queue.put(write)
@@ -165,7 +178,7 @@ class EventStore:
 
     def _write(self) -> None:
         """The writing thread: take the waiting requests, commit them together, answer."""
-        while (first := self._queue.get()) is not None:
+        while (first := self._next()) is not None:
             group, rows = [first], len(first.events)
             while len(group) < _REQUESTS and rows < _ROWS and not self._queue.empty():
                 following = self._queue.get()
@@ -185,20 +198,40 @@ class EventStore:
                 for write in group:
                     write.answer.set_exception(error)
             else:
-                for write, answer in zip(group, answers, strict=True):
-                    write.answer.set_result(answer)
+                for forgot in (False, True):
+                    if forgot and any(write.forget is not None for write in group):
+                        self._erasure.erase()
+                    for write, answer in zip(group, answers, strict=True):
+                        if (write.forget is not None) == forgot:
+                            write.answer.set_result(answer)
 
-    def _commit(self, group: list[_Write]) -> list[int]:
-        """Execute writes in their order, in one transaction."""
+    def _next(self) -> _Write | None:
+        """The next request, None at the end. Meanwhile, what could not be erased is tried again."""
+        while True:
+            wait = self._erasure.wait
+            if wait is None or wait > 0:
+                with contextlib.suppress(queue.Empty):
+                    return self._queue.get(timeout=wait)
+            self._erasure.retry()
+
+    def _commit(self, group: list[_Write]) -> list[int | Forgot]:
+        """Execute writes in their order, in one transaction, which takes the next number if it changes something.
+
+        Writers take turns: the last number is that of the commit before, and nobody sees a commit without those before.
+        """
         for attempt in range(_TRIES):
             try:
                 with self._writing.begin() as connection:
-                    return [
-                        self._store(connection, write.events)
+                    seq = int(connection.execute(self._last_seq).scalar_one()) + 1
+                    answers = [
+                        self._store(connection, write.events, seq)
                         if write.forget is None
-                        else self._delete(connection, write.forget)
+                        else self._delete(connection, write.forget, seq)
                         for write in group
                     ]
+                    if any(answers):  # a Forgot is never false
+                        connection.execute(self._count_commit, {"number": str(seq)})
+                    return answers
             except DBAPIError as error:
                 # Another program may lock the same rows in opposite order, or an idle connection may be lost: what was
                 # rolled back is retried.
@@ -207,11 +240,12 @@ class EventStore:
                     raise
         raise AssertionError("unreachable")
 
-    def _store(self, connection: sql.Connection, events: Sequence[NewEvent]) -> int:
+    def _store(self, connection: sql.Connection, events: Sequence[NewEvent], seq: int) -> int:
         now = time.time_ns() // 1_000_000
         # The events of each pair together and in their order, without immediate repetitions.
         ordered = [event for event, _ in itertools.groupby(sorted(events, key=lambda event: event[:2]))]
-        rows = [{"user_id": u, "item_id": i, "at": now, "kind": k, "weight": w, "time": t} for u, i, k, w, t in ordered]
+        names = ("user_id", "item_id", "kind", "weight", "time", "at", "seq")
+        rows = [dict(zip(names, (*event, now, seq), strict=True)) for event in ordered]
         counted = {"preserve_rowcount": True}
         if not rows:
             return 0
@@ -224,29 +258,26 @@ class EventStore:
         }
         return len(changed)
 
-    def _delete(self, connection: sql.Connection, user: str) -> int:
+    def _delete(self, connection: sql.Connection, user: str, seq: int) -> Forgot:
         gone = connection.execute(sql.delete(self._tables.events).where(self._tables.events.c.user_id == user)).rowcount
-        connection.execute(
-            self._tables.insert(self._tables.forgotten).values(mark=self._mark(user)).on_conflict_do_nothing()
-        )
-        return int(gone)
+        connection.execute(self._tables.forget(), {"mark": self.mark(user), "seq": seq})
+        return Forgot(int(gone), seq)
 
-    # ---- inside -----------------------------------------------------------------------------------------------
-
-    def _mark(self, user: str) -> str:
-        return hmac.new(self._key, user.encode(), hashlib.sha256).hexdigest()
-
-    def _prepare(self) -> bytes:
+    def _prepare(self, url: str) -> bytes:
         """Make the tables ready; returns the key of the marks."""
-        for attempt in range(_TRIES):
-            try:
-                with self._writing.begin() as connection:
-                    held = self._tables.prepare(connection)
-                    break
-            except DBAPIError:  # another worker is creating them at the same moment
-                if attempt == _TRIES - 1:
-                    raise
-                time.sleep(0.1)
+        patient = engine(url, 0, patient=True).execution_options(transaction="writing")
+        try:
+            for attempt in range(_TRIES):
+                try:
+                    with patient.begin() as connection:
+                        held = self._tables.prepare(connection)
+                        break
+                except DBAPIError:  # another worker is creating them at the same moment
+                    if attempt == _TRIES - 1:
+                        raise
+                    time.sleep(0.1)
+        finally:
+            patient.dispose()
         if held["format"] != FORMAT:
             raise StoreError(f"the store {self.name} is of format {held['format']}; this komd reads {FORMAT}")
         return bytes.fromhex(held["key"])
@@ -258,7 +289,11 @@ class _Write:
 
     events: tuple[NewEvent, ...]
     forget: str | None = None
-    answer: Future[int] = field(default_factory=Future)
+    answer: Future[Any] = field(default_factory=Future)
+
+
+def _no_answer(error: SQLAlchemyError) -> StoreError:
+    return StoreError(f"the store does not answer: {_reason(error)}")
 
 
 def _reason(error: SQLAlchemyError) -> str:

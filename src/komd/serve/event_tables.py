@@ -1,16 +1,17 @@
-"""The tables of live histories, and the change from the former format to the present one.
+"""The tables of live histories, and the change from former formats to the present one.
 
-    komd_events(user_id, item_id, at, kind, weight, time)
+    komd_events(user_id, item_id, at, kind, weight, time, seq)
         one row a pair: what its last event said. `at` is when that was stored, `time` when it happened (null: at `at`),
         both in milliseconds since 1970; `weight` is null where none was given. A withdrawn pair keeps its row, so that
-        what a model knows of the pair is not used either.
-    komd_forgotten(mark)
-        a keyed hash of each forgotten id: what a model knows of that user is not used
+        what a model knows of the pair is not used either. `seq` is the number of the commit that changed the row last.
+    komd_forgotten(mark, seq)
+        a keyed hash of each forgotten id: what a model knows of that user is not used. `seq` is the number of the
+        commit that forgot the user last.
     komd_settings(name, value)
-        the format and the key of those hashes
+        the format, the key of those hashes, and `seq`, the number of the last commit
 
-Format 1 had no kind, weight and time. New columns are null or constant in old rows, so that adding them takes a moment
-however large the table is.
+Format 1 had no kind, weight and time, format 2 no seq. New columns are null or constant in old rows, so that adding
+them takes a moment however large the table is; building the index of seq takes seconds for millions of rows.
 """
 
 from __future__ import annotations
@@ -25,10 +26,15 @@ from sqlalchemy.schema import CreateColumn
 
 __all__ = ["FORMAT", "EventTables"]
 
-FORMAT = "2"
+FORMAT = "3"
 """The format of stores that are written."""
 
-_ADDED = ("kind", "weight", "time")  # columns that format 1 did not have
+# The columns that a format did not have and the next one has.
+_ADDED = {
+    "1": (("komd_events", "kind"), ("komd_events", "weight"), ("komd_events", "time")),
+    "2": (("komd_events", "seq"), ("komd_forgotten", "seq")),
+}
+_FIRST = "1"  # the number that old rows get; the next commit takes 2
 
 
 class EventTables:
@@ -49,9 +55,17 @@ class EventTables:
             sql.Column("kind", sql.Text, nullable=False, server_default="chosen"),
             sql.Column("weight", sql.Double),
             sql.Column("time", sql.BigInteger),
+            sql.Column("seq", sql.BigInteger, nullable=False, server_default=sql.text(_FIRST)),
+            sql.Index("komd_events_seq", "seq", "user_id", "item_id"),  # changes are read in this order
             sqlite_with_rowid=False,
         )
-        self.forgotten = sql.Table("komd_forgotten", self._schema, sql.Column("mark", sql.Text, primary_key=True))
+        self.forgotten = sql.Table(
+            "komd_forgotten",
+            self._schema,
+            sql.Column("mark", sql.Text, primary_key=True),
+            sql.Column("seq", sql.BigInteger, nullable=False, server_default=sql.text(_FIRST)),
+            sql.Index("komd_forgotten_seq", "seq"),
+        )
         self.settings = sql.Table(
             "komd_settings",
             self._schema,
@@ -60,25 +74,30 @@ class EventTables:
         )
 
     def prepare(self, connection: sql.Connection) -> dict[str, str]:
-        """Create the tables if they do not exist, and change those of format 1; returns the settings of the store.
+        """Create the tables if they do not exist, and change those of former formats; returns the store's settings.
 
         All in the transaction of `connection`: interrupted, it leaves the store as it was.
         """
         self._schema.create_all(connection)
-        for row in (("format", FORMAT), ("key", secrets.token_hex(32))):
+        for row in (("format", FORMAT), ("key", secrets.token_hex(32)), ("seq", _FIRST)):
             connection.execute(self.insert(self.settings).values(row).on_conflict_do_nothing())
         # Workers that start together wait here for the one that changes the tables, and then find them changed.
         held = {
             str(name): str(value) for name, value in connection.execute(sql.select(self.settings).with_for_update())
         }
-        if held["format"] == "1":
-            for name in _ADDED:
-                column = CreateColumn(self.events.c[name]).compile(dialect=self._dialect)
-                connection.exec_driver_sql(f"ALTER TABLE {self.events.name} ADD COLUMN {column}")
+        if held["format"] in _ADDED:
+            for former in range(int(held["format"]), int(FORMAT)):
+                for table, name in _ADDED[str(former)]:
+                    column = CreateColumn(self._schema.tables[table].c[name]).compile(dialect=self._dialect)
+                    connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN {column}")
+            for index in (*self.events.indexes, *self.forgotten.indexes):
+                index.create(connection)
             format_row = self.settings.c.name == "format"
             connection.execute(sql.update(self.settings).where(format_row).values(value=FORMAT))
             held["format"] = FORMAT
         return held
+
+    # ---- reading ----------------------------------------------------------------------------------------------
 
     def history_query(self) -> Any:
         """Of a `user`: rows (item_id, at, kind, weight, time) of the `newest` events, and one without an item if
@@ -96,6 +115,49 @@ class EventTables:
         empty = [sql.null().label(name) for name in ("item_id", "kind", "weight", "time")]
         mark = sql.select(empty[0], sql.literal(-1).label("at"), *empty[1:]).where(forgotten)
         return sql.union_all(sql.select(*latest.c), mark)
+
+    def last_seq(self) -> Any:
+        """The number of the last commit, as text."""
+        return sql.select(self.settings.c.value).where(self.settings.c.name == "seq")
+
+    def seq_at_limit(self) -> Any:
+        """The number of the commit with which more than `skipped` events changed later than `after` are complete."""
+        seq = self.events.c.seq
+        return (
+            sql.select(seq)
+            .where(seq > sql.bindparam("after", type_=sql.BigInteger))
+            .order_by(seq)
+            .limit(1)
+            .offset(sql.bindparam("skipped", type_=sql.BigInteger))
+        )
+
+    def changed_events(self) -> Any:
+        """Rows (user_id, item_id, kind, weight, time) that commits after `after`, up to `last`, changed."""
+        events = self.events.c
+        when = sql.func.coalesce(events.time, events.at)
+        return (
+            sql.select(events.user_id, events.item_id, events.kind, events.weight, when)
+            .where(*_between(events.seq))
+            .order_by(events.seq, events.user_id, events.item_id)
+        )
+
+    def forgotten_marks(self) -> Any:
+        """The marks of users whom commits after `after`, up to `last`, forgot."""
+        forgotten = self.forgotten.c
+        return sql.select(forgotten.mark).where(*_between(forgotten.seq)).order_by(forgotten.seq, forgotten.mark)
+
+    # ---- writing ----------------------------------------------------------------------------------------------
+
+    def count_commit(self) -> Any:
+        """Set the number of the last commit to `number`, a text."""
+        return sql.update(self.settings).where(self.settings.c.name == "seq").values(value=sql.bindparam("number"))
+
+    def forget(self) -> Any:
+        """Mark a user as forgotten (a row of the table); forgetting again changes the number of the commit."""
+        statement = self.insert(self.forgotten)
+        return statement.on_conflict_do_update(
+            index_elements=[self.forgotten.c.mark], set_={"seq": statement.excluded.seq}
+        )
 
     def upsert(self) -> Any:
         """Store an event (a row of the table): it replaces what the pair's row says, where it says something new.
@@ -116,6 +178,12 @@ class EventTables:
                 "kind": new.kind,
                 "weight": sql.case((anew, new.weight), else_=sql.func.coalesce(new.weight, old.weight)),
                 "time": sql.case((anew, new.time), (happened > stored, happened), else_=stored),
+                "seq": new.seq,
             },
             where=sql.or_(anew, weighed, later),
         )
+
+
+def _between(seq: Any) -> tuple[Any, Any]:
+    after, last = (sql.bindparam(name, type_=sql.BigInteger) for name in ("after", "last"))
+    return seq > after, seq <= last

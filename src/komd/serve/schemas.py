@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from komd.serve.event_store import NewEvent
+from komd.serve.event_records import NewEvent
 from komd.serve.posted_values import Moment, Weight
 from komd.serve.serve_settings import Limits
 

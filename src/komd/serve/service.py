@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd.serve import schemas
-from komd.serve.event_store import EventStore, NewEvent, StoredEvent, StoredHistory
+from komd.serve.event_records import NewEvent, StoredEvent, StoredHistory
+from komd.serve.event_store import EventStore
 from komd.serve.hot_reload import ModelWatcher
 from komd.serve.id_text import users_beginning
 from komd.serve.model_snapshot import ModelSnapshot, RankedList, Reason
