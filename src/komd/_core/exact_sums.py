@@ -27,7 +27,7 @@ def sum_weights(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, ou
 def sum_dense_rows(values: np.ndarray, scale: float, out: np.ndarray) -> None:
     """out[i] = Σ_j values[i, j], in units of 1 / scale."""
     for i in range(values.shape[0]):
-        total = 0
+        total = np.int64(0)
         for j in range(values.shape[1]):
             total += np.int64(np.rint(values[i, j] * scale))
         out[i] = total
@@ -37,7 +37,7 @@ def sum_dense_rows(values: np.ndarray, scale: float, out: np.ndarray) -> None:
 def sum_rows(indptr: np.ndarray, values: np.ndarray, scale: float, out: np.ndarray) -> None:
     """The same for compressed rows."""
     for i in range(indptr.shape[0] - 1):
-        total = 0
+        total = np.int64(0)
         for p in range(indptr[i], indptr[i + 1]):
             total += np.int64(np.rint(values[p] * scale))
         out[i] = total
@@ -57,7 +57,7 @@ def sum_gathered(
     `values` are aligned with `rows.indices`; without them they are 1.
     """
     for r in range(rows.indptr.shape[0] - 1):
-        total = 0
+        total = np.int64(0)
         for p in range(rows.indptr[r], rows.indptr[r + 1]):
             of_column = of_columns[rows.indices[p]]
             if values is None:

@@ -67,7 +67,8 @@ def _plain(values: pa.Array) -> pa.Array:
 def _counts_below(values: pa.Array, keys: pa.Array) -> NDArray[np.int64]:
     """How many of the ascending values are smaller than each of the keys, which ascend too."""
     if pa.types.is_integer(values.type):
-        return np.searchsorted(values.to_numpy(), keys.to_numpy())
+        below: NDArray[np.int64] = np.searchsorted(values.to_numpy(), keys.to_numpy())
+        return below
     few = len(keys) * _FEW < len(values)
     held: Any = _Lazy(values) if few else values.to_pylist()
     below, at = np.empty(len(keys), np.int64), 0

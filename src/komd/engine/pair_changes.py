@@ -21,7 +21,7 @@ from komd.engine.catalogue import Catalogue
 from komd.engine.update_batch import CHOSEN, NO_TIME, REMOVED, STORED, UpdateBatch
 from komd.errors import InputError, UnknownIdError, argument
 
-__all__ = ["PairChanges", "PairState", "ResolvedPairs"]
+__all__ = ["NewIds", "PairChanges", "PairState", "ResolvedPairs"]
 
 
 class PairState(NamedTuple):
@@ -46,7 +46,7 @@ class PairChanges:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
-        self.users, self.items = _NewIds(catalogue.users), _NewIds(catalogue.items)
+        self.users, self.items = NewIds(catalogue.users), NewIds(catalogue.items)
         self._rule: str | None = None
         self._statements: list[tuple[NDArray[Any], ...]] = []
         self._present: dict[int, bool] = {}  # pairs that were changed, by user · 2³² + item
@@ -68,25 +68,18 @@ class PairChanges:
         users_now, items_now = self.users.mark, self.items.mark
         try:
             gone = self._pairs_of(self.users.find(batch.gone, on_unknown))
-            removed = batch.kinds == REMOVED
-            users = self._numbers(self.users, batch.users, removed, on_unknown)
-            items = self._numbers(self.items, batch.items, removed, on_unknown, self.catalogue.inside)
-            known = (users >= 0) & (items >= 0)
-            if removed.any():
-                known[known & removed] = self._held(users[known & removed], items[known & removed])
-                if on_unknown == "error" and not known.all():
-                    at = int(np.argmin(known))
-                    raise UnknownIdError(
-                        f"the pair of user {show(batch.users[at])} and item {show(batch.items[at])} is not in the "
-                        f"model, so it cannot be removed; leave out such pairs with {argument('on_unknown', 'skip')}"
-                    )
+            users, items = self._numbers(batch, on_unknown)
+            known = self._removable(batch, users, items, on_unknown)
+            parts = [_removals(*gone)] if len(gone[0]) else []
+            parts.append(tuple(each[known] for each in (users, items, batch.kinds, batch.weights, batch.times)))
+            self._check_left(parts)
         except BaseException:
             self.users.mark, self.items.mark = users_now, items_now
             raise
-        if len(gone[0]):
-            self._append(*gone, np.full(len(gone[0]), REMOVED, np.int8), None, None)
-        self._append(*(part[known] for part in (users, items, batch.kinds, batch.weights, batch.times)))
-        if not removed.all():
+        for part in parts:
+            self._statements.append(part)
+            self._present.update(zip((part[0] << 32 | part[1]).tolist(), (part[2] != REMOVED).tolist(), strict=True))
+        if (batch.kinds != REMOVED).any():
             self._rule = batch.rule
         return int((~known).sum()) + len(batch.gone) - len(np.unique(gone[0]))
 
@@ -99,44 +92,58 @@ class PairChanges:
             )
         if batch.rule != STORED and not batch.timed and histories.times is not None and (batch.kinds == CHOSEN).any():
             raise InputError(
-                f"the model knows when each pair happened: read what is added with {argument('time')}, the column of times"
+                "the model knows when each pair happened: read what is added with "
+                f"{argument('time')}, the column of times"
             )
         at = first_unusable(batch.weights, ~np.isnan(batch.weights))
         if at is not None:
             raise InputError(f"weights must be finite and > 0, got {batch.weights[at]}")
 
-    def _numbers(
-        self,
-        known: _NewIds,
-        ids: pa.Array,
-        removed: NDArray[np.bool_],
-        on_unknown: str,
-        inside: NDArray[np.int32] | None = None,
-    ) -> NDArray[np.int64]:
-        numbers = np.empty(len(ids), np.int64)
-        if removed.all() or not removed.any():
-            numbers[:] = known.find(ids, on_unknown, grow=not removed.all())
-        else:
-            at = np.flatnonzero(~removed)
-            numbers[removed] = known.find(ids.take(pa.array(np.flatnonzero(removed))), on_unknown)
-            numbers[at] = known.find(ids.take(pa.array(at)), "error", grow=True)
-        if inside is not None:
-            old = (numbers >= 0) & (numbers < len(inside))
-            numbers[old] = inside[numbers[old]]
-        return numbers
-
-    def _append(self, users: Any, items: Any, kinds: Any, weights: Any, times: Any) -> None:
-        size = len(users)
-        if not size:
+    def _check_left(self, parts: list[tuple[NDArray[Any], ...]]) -> None:
+        """Refuse to remove the last pair of all."""
+        pairs = len(self.catalogue.histories.indices)
+        removals = sum(int((part[2] == REMOVED).sum()) for part in [*self._statements, *parts])
+        if removals < pairs:
             return
-        weights = np.full(size, np.nan) if weights is None else weights
-        times = np.full(size, NO_TIME) if times is None else times
-        self._statements.append((users, items, kinds, weights, times))
-        self._present.update(zip((users << 32 | items).tolist(), (kinds != REMOVED).tolist(), strict=True))
+        found = self._resolved([*self._statements, *parts])
+        if pairs - int((found.before.kinds == CHOSEN).sum()) + int((found.after.kinds == CHOSEN).sum()) == 0:
+            raise InputError("this would remove all pairs: there would be nothing to recommend from; fit a new model")
+
+    def _numbers(self, batch: UpdateBatch, on_unknown: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The users and items of the statements by number; -1 for unknown ones of pairs to remove."""
+        removed = batch.kinds == REMOVED
+        out = []
+        for known, ids in ((self.users, batch.users), (self.items, batch.items)):
+            numbers = np.full(len(ids), -1, np.int64)
+            for mask, grow in ((removed, False), (~removed, True)):
+                if mask.all():
+                    numbers = known.find(ids, on_unknown, grow=grow)
+                elif mask.any():
+                    numbers[mask] = known.find(ids.filter(pa.array(mask)), on_unknown, grow=grow)
+            out.append(numbers)
+        users, items = out
+        old = (items >= 0) & (items < len(self.catalogue.order))
+        items[old] = self.catalogue.inside[items[old]]
+        return users, items
+
+    def _removable(
+        self, batch: UpdateBatch, users: NDArray[np.int64], items: NDArray[np.int64], on_unknown: str
+    ) -> NDArray[np.bool_]:
+        """Which statements can be made: all, except to remove what is not there, which is an error or passed over."""
+        known = (users >= 0) & (items >= 0)
+        removed = known & (batch.kinds == REMOVED)
+        known[removed] = self._held(users[removed], items[removed])
+        if on_unknown == "error" and not known.all():
+            at = int(np.argmin(known))
+            raise UnknownIdError(
+                f"the pair of user {show(batch.users[at])} and item {show(batch.items[at])} is not in the model, so it "
+                f"cannot be removed; leave out such pairs with {argument('on_unknown', 'skip')}"
+            )
+        return known
 
     def _held(self, users: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these pairs are there now."""
-        found = self._state(users, items).kinds != REMOVED
+        found: NDArray[np.bool_] = self._state(users, items).kinds != REMOVED
         for k, key in enumerate((users << 32 | items).tolist()):
             found[k] = self._present.get(key, found[k])
         return found
@@ -147,7 +154,10 @@ class PairChanges:
         old = users[users < len(self.catalogue.users)]
         histories = self.catalogue.histories
         parts = [each for each in (histories, histories.seen, histories.dislikes) if each is not None]
-        keys = [old[some.keys >> 32] << 32 | some.keys & 0xFFFFFFFF for some in (part.take(old) for part in parts)]
+        keys = [
+            old[some.keys >> 32] << 32 | some.keys & 0xFFFFFFFF
+            for some in (part.take(old.astype(np.int32)) for part in parts)
+        ]
         if self._present:
             of_users = set(users.tolist())
             later = [key for key, there in self._present.items() if there and key >> 32 in of_users]
@@ -162,7 +172,7 @@ class PairChanges:
 
     def _state(self, users: NDArray[np.int64], items: NDArray[np.int64]) -> PairState:
         """What the catalogue says of these pairs."""
-        from komd._core.renewal import find_pairs
+        from komd._core.renumbered import find_pairs
 
         histories, size = self.catalogue.histories, len(users)
         kinds, weights = np.full(size, REMOVED, np.int8), np.ones(size, np.float32)
@@ -184,13 +194,16 @@ class PairChanges:
 
     def resolved(self) -> ResolvedPairs:
         """What all updates together come to; pairs that end as they began are left out."""
-        joined = [np.concatenate(each) for each in zip(*self._statements, strict=True)]
+        return self._resolved(self._statements)
+
+    def _resolved(self, statements: list[tuple[NDArray[Any], ...]]) -> ResolvedPairs:
+        joined = [np.concatenate(each) for each in zip(*statements, strict=True)]
         users, items, kinds, weights, times = joined
         order = np.argsort(users << 32 | items, kind="stable")
         users, items, kinds, weights, times = (each[order] for each in (users, items, kinds, weights, times))
         starts = np.flatnonzero(np.append(True, np.diff(users << 32 | items) != 0))
         before = self._state(users[starts], items[starts])
-        after = _resolved(starts, kinds, weights, times, before, self._rule or "sum")
+        after = _state_after(starts, kinds, weights, times, before, self._rule or "sum")
         histories = self.catalogue.histories
         differ = before.kinds != after.kinds
         chosen = (before.kinds == CHOSEN) & (after.kinds == CHOSEN)
@@ -205,7 +218,12 @@ class PairChanges:
         )
 
 
-def _resolved(
+def _removals(users: NDArray[np.int64], items: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+    size = len(users)
+    return users, items, np.full(size, REMOVED, np.int8), np.full(size, np.nan), np.full(size, NO_TIME)
+
+
+def _state_after(
     starts: NDArray[np.int64],
     kinds: NDArray[np.int8],
     weights: NDArray[np.float64],
@@ -252,7 +270,7 @@ def _resolved(
     return PairState(after, single_precision(weight.astype(np.float64)), moment)
 
 
-class _NewIds:
+class NewIds:
     """The numbers of ids: those of the catalogue, and for new ids those that follow."""
 
     def __init__(self, ids: Ids) -> None:

@@ -138,7 +138,15 @@ class Recommender(Parameters, ABC):
         self._catalogue, self._changes = catalogue, None
         return self
 
-    def update(self, added: Any = None, removed: Any = None, **options: Any) -> Self:
+    def update(
+        self,
+        added: Any = None,
+        removed: Any = None,
+        *,
+        removed_users: Any = None,
+        repeated: str = "sum",
+        on_unknown: OnUnknown = "error",
+    ) -> Self:
         """Learn and unlearn pairs exactly: see `Updatable.update`. InputError for models that cannot."""
         raise InputError(
             f"{type(self).__name__} cannot be updated, only fitted again; CFKOMD, ECFOMD, MSDW, RP3Beta and "

@@ -7,16 +7,18 @@ none before stay. Everything else is renumbered: users by id, items by popularit
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
 from komd._core.groups import Rows
+from komd.data.ids import Ids
 from komd.data.merged_ids import merged
 from komd.engine.catalogue import Catalogue
 from komd.engine.histories import Histories
-from komd.engine.pair_changes import PairChanges, ResolvedPairs
+from komd.engine.pair_changes import NewIds, PairChanges, ResolvedPairs
 from komd.engine.update_batch import CHOSEN, DISLIKED, SEEN
 from komd.rows import pointers
 
@@ -39,7 +41,7 @@ class CatalogueChange:
     item_source: NDArray[np.int32]
     user_source: NDArray[np.int32]
     touched: NDArray[np.bool_]
-    changed_users: NDArray[np.int64]
+    changed_users: NDArray[np.int32]
     added: int
     """How many pairs were added, or have another weight or time."""
     removed: int
@@ -135,7 +137,7 @@ def renewed(changes: PairChanges, threads: int | None = None) -> CatalogueChange
         of_items.source,
         of_users.source,
         touched[nearly],
-        changed[changed >= 0].astype(np.int64),
+        changed[changed >= 0],
         int((pairs.after.kinds == CHOSEN).sum()),
         int(((pairs.before.kinds == CHOSEN) & (pairs.after.kinds != CHOSEN)).sum()),
         of_users,
@@ -157,7 +159,7 @@ def _outside_first(old: Catalogue, size: int) -> NDArray[np.int64]:
     return np.concatenate([old.inside.astype(np.int64), np.arange(len(old.order), size)])
 
 
-def _merged(ids, new, dropped):  # type: ignore[no-untyped-def]
+def _merged(ids: Ids, new: NewIds, dropped: NDArray[np.bool_]) -> tuple[Ids, NDArray[np.int64]]:
     """The ids that are left, and where each comes from: its old number, or the old size + k for the k-th new one."""
     if not dropped.any() and not new.mark:
         return ids, np.arange(len(ids))
@@ -191,8 +193,10 @@ def _renewed_histories(
     chosen = _of_kind(pairs, CHOSEN)
     aligned = {name: array for name, array in (("weights", old.weights), ("times", old.times)) if array is not None}
     rows, places, order = _renewed_rows(old.rows, users, items, chosen, moved, threads, placed=bool(aligned))
-    held = {name: _placed(array, getattr(chosen, name)[order], places) for name, array in aligned.items()}
-    others = {}
+    held: dict[str, Any] = {
+        name: _placed(array, getattr(chosen, name)[order], places) for name, array in aligned.items()
+    }
+    others: dict[str, Any] = {}
     for name, kind in (("dislikes", DISLIKED), ("seen", SEEN)):
         part, entries = getattr(old, name), _of_kind(pairs, kind)
         if part is None and len(entries.added[0]):
@@ -200,12 +204,12 @@ def _renewed_histories(
         if part is not None:
             found = _renewed_rows(part.rows, users, items, _with_items_gone(entries, part, items), moved, threads)[0]
             others[name] = Histories(*found) if len(found.indices) else None
-    return Histories(*rows, **held, **others)
+    return Histories(rows.indptr, rows.indices, **held, **others)
 
 
-def _placed(old, added, places):  # type: ignore[no-untyped-def]
+def _placed(old: NDArray[Any], added: NDArray[Any], places: NDArray[np.int64]) -> NDArray[Any]:
     """Values beside the old entries and the added ones, in the order of the new rows."""
-    both = np.concatenate([old, added])
+    both: NDArray[Any] = np.concatenate([old, added])
     return both[np.where(places >= 0, places, len(old) - 1 - places)]
 
 
@@ -230,7 +234,7 @@ def _renewed_rows(
     placed: bool = False,
 ) -> tuple[Rows, NDArray[np.int64], NDArray[np.int64]]:
     """New rows; with `placed` where each entry comes from, as `renew_rows` says; and the order of the added entries."""
-    from komd._core.renewal import RowChanges, renew_rows
+    from komd._core.renumbered import RowChanges, renew_rows
 
     size = len(rows.source)
     dropped, _ = _by_row(rows.numbers[entries.dropped[0]], entries.dropped[1], size)

@@ -46,7 +46,7 @@ class UpdateBatch:
     weights: NDArray[np.float64]
     times: NDArray[np.int64]
     rule: str = "sum"
-    gone: pa.Array = field(default_factory=lambda: pa.array([], pa.null()))
+    gone: pa.Array = field(default_factory=lambda: _no_ids())
     weighted: bool = False
     """Whether the data that is added has weights."""
     timed: bool = False
@@ -67,13 +67,12 @@ class UpdateBatch:
                 parts.append(_of_pairs(*quick, CHOSEN))
             else:
                 data = Interactions.of(added)
-                weighted, timed = data.weights is not None, data.times is not None
+                weighted, timed = data.weights is not None, data.time_unit is not None
                 others = ((data, CHOSEN), (data.dislikes, DISLIKED), (data.seen, SEEN))
                 parts += [_of_interactions(each, kind) for each, kind in others if each is not None]
         gone = _listed(removed_users)
-        users, items, kinds, weights, times = (
-            (_joined(each) for each in zip(*parts, strict=True)) if parts else _NOTHING
-        )
+        parts = [part for part in parts if len(part[0])] or [_of_pairs(_no_ids(), _no_ids(), REMOVED)]
+        users, items, kinds, weights, times = (_joined(each) for each in zip(*parts, strict=True))
         return UpdateBatch(users, items, kinds, weights, times, repeated, gone, weighted, timed)
 
     @staticmethod
@@ -125,6 +124,10 @@ class UpdateBatch:
         return UpdateBatch(users, items, kinds, weights, times, facts["rule"], gone, weighted, timed)
 
 
+def _no_ids() -> pa.Array:
+    return pa.array([], pa.null())
+
+
 def _of_pairs(users: pa.Array, items: pa.Array, kind: int) -> tuple[Any, ...]:
     size = len(users)
     return users, items, np.full(size, kind, np.int8), np.full(size, np.nan), np.full(size, NO_TIME)
@@ -144,7 +147,7 @@ def _quick(pairs: Any) -> tuple[pa.Array, pa.Array] | None:
     if not isinstance(pairs, list) or len(pairs) > _QUICK:
         return None
     if not pairs:
-        return pa.array([], pa.null()), pa.array([], pa.null())
+        return _no_ids(), _no_ids()
     if not all(type(pair) is tuple and len(pair) == 2 for pair in pairs):
         return None
     columns = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
@@ -164,7 +167,7 @@ def _ids_of(removed: Any) -> tuple[pa.Array, pa.Array]:
 
 def _listed(ids: Any) -> pa.Array:
     if ids is None:
-        return pa.array([], pa.null())
+        return _no_ids()
     if isinstance(ids, pa.Array):
         return ids
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
@@ -181,6 +184,3 @@ def _joined(parts: Sequence[Any]) -> Any:
 
         parts = [as_text(part) for part in parts]
     return pa.concat_arrays(parts) if len(parts) > 1 else parts[0]
-
-
-_NOTHING = (*(pa.array([], pa.null()),) * 2, np.zeros(0, np.int8), np.zeros(0), np.zeros(0, np.int64))

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd.checks import one_of
+from komd.engine.catalogue import OnUnknown
 from komd.engine.item_based import ItemBased
 from komd.engine.pair_changes import PairChanges
 from komd.engine.renewed_catalogue import CatalogueChange, renewed
@@ -97,13 +98,13 @@ class Updatable(ItemBased):
         *,
         removed_users: Any = None,
         repeated: str = "sum",
-        on_unknown: str = "error",
+        on_unknown: OnUnknown = "error",
     ) -> Self:
         """Learn pairs that came and unlearn pairs that went: the model equals one fitted to what remains.
 
-        Scores, lists and saved arrays are those of a fit from scratch on the remaining pairs, to the last bit. An update
-        is checked at once and taken in when the model is next read (or by `refresh`): many updates in a row cost
-        little. Removals come first.
+        Scores, lists and saved arrays are those of a fit from scratch on the remaining pairs, to the last bit. An
+        update is checked at once and taken in when the model is next read (or by `refresh`): many updates in a row
+        cost little. Removals come first.
 
         Parameters
         ----------
@@ -163,10 +164,6 @@ class Updatable(ItemBased):
             if changes is None:  # another thread was faster
                 return self
             change = renewed(changes, threads)
-            if not len(change.new.histories.indices):
-                raise InputError(
-                    "an update removed all pairs: there is nothing left to recommend from; fit a new model"
-                )
             learned, rows, why = self._renewed(change, threads, memory)
             report = UpdateReport(
                 change.added,

@@ -26,7 +26,8 @@ class KernelEntries:
 
     With `user_weights` (one for each user, in units of `unit`, a power of two) |U_i ∩ U_j| becomes
     Σ_{v ∈ U_i ∩ U_j} weight_v, and so do the sizes |U_i| for kernels with `weighted_sizes`, which keeps their meaning
-    (the cosine becomes that of the weighted vectors). They are integers: sums of them are the same in any order. With `pair_values` (x_i(v) > 0, aligned with the users' rows) item i is the vector x_i instead of one of
+    (the cosine becomes that of the weighted vectors). They are integers: sums of them are the same in any order.
+    With `pair_values` (x_i(v) > 0, aligned with the users' rows) item i is the vector x_i instead of one of
     ones and zeros: |U_i ∩ U_j| becomes Σ_v x_i(v) x_j(v), and |U_i| becomes Σ_v x_i(v)². There are no `user_weights`
     then: they are part of the values. `degree` holds the sizes. With `scale` (one for each item, > 0) entry (i, j) is
     multiplied by scale_i · scale_j before it is rounded: items become longer or shorter vectors.

@@ -95,7 +95,7 @@ class DenseMatrix(ItemMatrix):
         return NOTHING_STORED._replace(dense=self.values)
 
     def renewed(self, by: Renewal, threads: int | None = None) -> DenseMatrix:
-        from komd._core.renewal import renew_dense
+        from komd._core.renumbered import renew_dense
 
         items = by.fresh.items
         out = np.empty((items, items), np.float32)

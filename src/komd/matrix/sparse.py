@@ -110,7 +110,7 @@ class SparseMatrix(ItemMatrix):
         return NOTHING_STORED._replace(indptr=self.indptr, indices=self.indices, values=self.values)
 
     def renewed(self, by: Renewal, threads: int | None = None) -> SparseMatrix:
-        from komd._core.renewal import renew_sparse, renewed_lengths
+        from komd._core.renumbered import renew_sparse, renewed_lengths
 
         fresh, numbers = _by_row(by, threads).stored, by.numbers(self.items)
         items = by.fresh.items

@@ -2,7 +2,7 @@
 
 An update changes how popular some items are, and items are numbered by popularity. Items that it does not touch keep
 their order among themselves: renumbered, their entries of a row are still ascending, and only those of touched items
-are sorted and merged into them. Twins: tests/_core/test_renewal.py.
+are sorted and merged into them. Twins: tests/_core/test_renumbered.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from komd._core.compile import compiled
 from komd._core.groups import Rows, StoredMatrix
 
-__all__ = ["RowChanges", "find_pairs", "renew_dense", "renew_rows", "renewed_lengths", "renew_sparse"]
+__all__ = ["RowChanges", "find_pairs", "renew_dense", "renew_rows", "renew_sparse", "renewed_lengths"]
 
 
 class RowChanges(NamedTuple):
