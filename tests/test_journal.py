@@ -254,12 +254,13 @@ def test_random_damage_is_refused_or_leaves_a_prefix(filled):
 
 @pytest.mark.parametrize("tail", [bytes(5000), b"\xff" * 100, b"\xf5\xc1\xabJ" * 30], ids=["zeros", "ones", "markers"])
 def test_what_a_lost_write_left_is_ignored_and_overwritten(filled, tail):
-    path, _ = filled
+    path, ends = filled
     with journals(path)[0].open("ab") as file:
         file.write(tail)
     assert state(path) == (0, RECORDS)
     append(path, b"next")
     assert state(path) == (0, [*RECORDS, b"next"])
+    assert journals(path)[0].stat().st_size == ends[-1] + (ends[3] - ends[2]) + len(b"next")  # nothing of it is left
 
 
 def test_the_journal_of_another_model_under_this_name(filled, tmp_path):
