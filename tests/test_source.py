@@ -23,7 +23,7 @@ LAYERS = [
     {"sparsity"},
     {"models"},
     {"engine"},
-    {"store"},
+    {"journal", "manifest", "store"},
     {"matrix"},
     {"kernels"},
     {"data"},

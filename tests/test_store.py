@@ -17,9 +17,11 @@ import pytest
 
 import komd
 from komd import files as files_module
+from komd import manifest as manifest_module
 from komd import store
 from komd._core.compile import compiled
 from komd.errors import InputError, ModelFileError
+from komd.manifest import manifest_checksum
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +53,7 @@ def alter(path, change, sealed=True):
     manifest = json.loads((path / "manifest.json").read_text())
     change(manifest)
     if sealed:
-        del manifest["sha256"]
-        manifest["sha256"] = store._manifest_checksum(manifest)
+        manifest["sha256"] = manifest_checksum(json.dumps(manifest))
     (path / "manifest.json").write_text(json.dumps(manifest))
 
 
@@ -74,10 +75,10 @@ def test_the_folder(saved):
 
 
 def test_arrays_are_mapped(saved):
-    _, arrays, _ = store.load(saved)
+    arrays = store.load(saved).arrays
     assert isinstance(arrays["matrix"].base, np.memmap)
     arrays["matrix"][0, 0] = 7  # copy on write: the file does not hear of it
-    _, again, _ = store.load(saved)
+    again = store.load(saved).arrays
     assert again["matrix"][0, 0] == 1
 
 
@@ -105,7 +106,7 @@ def test_arrays_of_every_kind_survive(tmp_path):
     }
     ids = {"texts": pa.array(["a", "ü", ""]), "numbers": pa.array([3, 1, 2])}
     store.save(tmp_path / "m", model="X()", arrays=arrays, ids=ids)
-    text, found, names = store.load(tmp_path / "m")
+    text, found, names, *_ = store.load(tmp_path / "m")
     assert text == "X()"
     for name, array in arrays.items():
         assert np.array_equal(found[name], array)
@@ -634,7 +635,7 @@ def test_a_load_writes_nothing(saved, models, monkeypatch):
 
 
 def test_a_save_that_never_gets_its_turn(saved, models, monkeypatch):
-    monkeypatch.setattr(store, "_WAIT", 0.05)
+    monkeypatch.setattr(manifest_module, "_WAIT", 0.05)
     with (
         files_module.locked(saved / ".lock"),
         pytest.raises(ModelFileError, match="another save there has not ended for 0 minutes; try again later"),

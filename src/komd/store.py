@@ -5,12 +5,13 @@
                                  last a SHA-256 of the above
       matrix-3f2a...c1.npy       arrays, one file each, named by their checksum
       users-77b0...9e.arrow      ids
+      journal-9c41...0b.log      records appended since the save, if any: see `journal`
 
-The manifest is the model: a file it does not name is not part of it. A save writes new files beside the old ones,
-flushes them, and only then replaces the manifest atomically; the old files are removed last. So at every moment,
-whatever fails, the folder holds one complete model. A lock makes saves into one folder wait for each other; a load
-takes no lock, writes nothing, and gets the old or the new model (docs/decisions/0004). Nothing is pickled, and nothing
-in a folder is executed.
+The manifest and its journal are the model: a file that is not theirs is not part of it. A save writes new files beside
+the old ones, flushes them, and only then replaces the manifest atomically; the old files are removed last. So at every
+moment, whatever fails, the folder holds one complete model. A lock makes saves into one folder wait for each other; a
+load takes no lock, writes nothing, and gets the old or the new model (docs/decisions/0004 and 0011). Nothing is
+pickled, and nothing in a folder is executed.
 """
 
 from __future__ import annotations
@@ -18,51 +19,68 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import json
 import mmap
 import os
 import re
 import time
-from importlib import metadata
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from komd import files
+from komd import files, journal
 from komd.errors import InputError, ModelFileError
+from komd.manifest import (
+    FILE,
+    FORMAT,
+    LOCK,
+    MANIFEST,
+    damaged,
+    manifest_checksum,
+    manifest_text,
+    named_files,
+    new_manifest,
+    parsed_manifest,
+    writing,
+)
 
-__all__ = ["FORMAT", "MANIFEST", "load", "manifest_text", "named_files", "replaceable", "save"]
+__all__ = ["FORMAT", "MANIFEST", "SavedModel", "load", "manifest_text", "named_files", "replaceable", "save"]
 
-FORMAT = 2
-MANIFEST = "manifest.json"
-_LOCK = ".lock"
-_WAIT = 600.0  # seconds that a save waits for the lock
 _SETTLED = 2.0  # seconds after which another change to a file is sure to change its times
-_FILE = re.compile(r"[A-Za-z_]+-[0-9a-f]{16}\.(npy|arrow)")
 _OLD_TEMPORARY = re.compile(r"\.([A-Za-z_]+|manifest\.json)\.[0-9]+")  # as format 1 was written
-_KEYS = {"format", "komd", "model", "files"}  # of a manifest of format 1; later ones have a checksum too
 
 Arrays = dict[str, NDArray[np.generic]]
 
 
+class SavedModel(NamedTuple):
+    """What a folder holds."""
+
+    model: str
+    """The text that makes the model."""
+    arrays: Arrays
+    ids: dict[str, pa.Array]
+    records: list[bytes]
+    """What was appended to the model since it was saved, in order."""
+    manifest: str
+    """The text of the manifest: with `tip`, what `journal.append` asks for."""
+    tip: str
+    """The tip of the journal, as `journal.Journal` has it."""
+
+
 def save(path: Path, *, model: str, arrays: Arrays, ids: dict[str, pa.Array]) -> None:
-    """Write a model to the folder `path`, replacing the model there, if any, when all is written."""
+    """Write a model to the folder `path`, replacing the model there and its journal, if any, when all is written."""
     old = _complete(path, replaceable(path))  # refused before waiting for the lock
     fresh = not path.exists()
     try:
-        with files.locked(path / _LOCK, wait=_WAIT) as alone:
+        with writing(path, f"could not save the model to {path}") as alone:
             try:
                 old = _complete(path, replaceable(path))
                 entries = {name: _write(path, name, ".npy", array) for name, array in arrays.items()}
                 entries |= {name: _write(path, name, ".arrow", values) for name, values in ids.items()}
                 files.sync(path)
-                manifest = {"format": FORMAT, "komd": metadata.version("komd"), "model": model, "files": entries}
-                files.write_text(
-                    path / MANIFEST, json.dumps(manifest | {"sha256": _manifest_checksum(manifest)}, indent=1)
-                )
+                _swap(path, new_manifest(model, entries))
             finally:
                 if alone:  # else another save may be about to name what no manifest names yet
                     _clear(path)
@@ -70,57 +88,38 @@ def save(path: Path, *, model: str, arrays: Arrays, ids: dict[str, pa.Array]) ->
         if fresh:
             with contextlib.suppress(OSError):
                 path.rmdir()
-        if isinstance(error, files.LockHeld):
-            why = f"another save there has not ended for {_WAIT / 60:.0f} minutes"
-            raise _unsaved(path, f"{why}; try again later, or save to another folder") from None
         if isinstance(error, OSError):
             left = "; the model that was there is intact" if old else ""
             raise _unsaved(path, f"{error.strerror or error}{left}") from error
         raise
 
 
-def load(
-    path: Path, *, verify: bool = True, manifest: str | None = None, marks: Path | None = None
-) -> tuple[str, Arrays, dict[str, pa.Array]]:
-    """The model text, arrays and ids of a saved model. `verify` reads every byte once to check it.
+def load(path: Path, *, verify: bool = True, manifest: str | None = None, marks: Path | None = None) -> SavedModel:
+    """A saved model and the records of its journal. `verify` reads every byte once to check it.
 
     Without it the checksums of floating-point arrays are not checked; those of all arrays that compiled code uses
-    as positions in memory always are. With a `manifest` (its text) the model must be that very one. `marks` is a
-    trusted folder on this machine that remembers which files were checked: a file is checked again when it has changed.
+    as positions in memory always are. With a `manifest` (its text) the model must be that very one, and its journal is
+    not read. `marks` is a trusted folder on this machine that remembers which files were checked: a file is checked
+    again when it has changed.
     """
     text = manifest_text(path) if manifest is None else manifest
     while True:
-        about = _parsed(path, text)
+        about = parsed_manifest(path, text)
         try:
-            return str(about["model"]), *_read(path, about["files"], verify, marks)
+            with contextlib.ExitStack() as stack:
+                # All are opened before any is read: an open file stays readable when a save removes it.
+                opened = {e["file"]: stack.enter_context(_open(path, e["file"])) for e in about["files"].values()}
+                kept = _journal(path, text) if manifest is None else journal.Journal([], "")
+                arrays, ids = _read(path, about["files"], opened, verify, marks)
+            return SavedModel(str(about["model"]), arrays, ids, kept.records, text, kept.tip)
         except _Gone as error:
             # A save may have replaced the model after its manifest was read: then the new one is there.
             again = manifest_text(path) if manifest is None else text
             if again == text:
-                raise _damaged(path, f"is incomplete: {error} is missing") from None
+                raise damaged(path, f"is incomplete: {error} is missing") from None
             text = again
-
-
-def manifest_text(path: Path) -> str:
-    """The text of the manifest of a saved model."""
-    file = path / MANIFEST
-    if not path.exists():
-        raise ModelFileError(f"no model at {path}")
-    if not file.is_file():
-        raise ModelFileError(f"{path} holds no komd model: it has no {MANIFEST}")
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise _damaged(file, f"cannot be read ({error})") from error
-
-
-def named_files(manifest: str) -> list[str]:
-    """The names of the files that the text of a manifest names."""
-    return [entry["file"] for entry in json.loads(manifest)["files"].values()]
-
-
-def _damaged(path: Path, what: str) -> ModelFileError:
-    return ModelFileError(f"{path} {what}; save the model again")
+        except _Replaced as error:
+            text = str(error)
 
 
 def _unsaved(path: Path, why: str) -> ModelFileError:
@@ -131,31 +130,45 @@ class _Gone(Exception):
     """A file that a manifest names is not there."""
 
 
-def _read(path: Path, entries: dict[str, Any], verify: bool, marks: Path | None) -> tuple[Arrays, dict[str, pa.Array]]:
+class _Replaced(Exception):
+    """The manifest is another one now: its text."""
+
+
+def _journal(path: Path, text: str) -> journal.Journal:
+    """The journal of this manifest. If there is none, a save may have ended it since the manifest was read."""
+    found = journal.read(path, text)
+    if not found.records:
+        again = manifest_text(path)
+        if again != text:
+            raise _Replaced(again)
+    return found
+
+
+def _read(
+    path: Path, entries: dict[str, Any], opened: dict[str, IO[bytes]], verify: bool, marks: Path | None
+) -> tuple[Arrays, dict[str, pa.Array]]:
+    """The arrays and ids in open files."""
     arrays: Arrays = {}
     ids: dict[str, pa.Array] = {}
-    with contextlib.ExitStack() as stack:
-        # All are opened before any is read: an open file stays readable when a save removes it.
-        opened = {name: stack.enter_context(_open(path, entry["file"])) for name, entry in entries.items()}
-        for name, file in opened.items():
-            entry = entries[name]
-            size = os.fstat(file.fileno()).st_size
-            if size != entry["bytes"]:
-                words = f"{entry['file']} has {size:,} bytes, not {entry['bytes']:,}"
-                raise _damaged(path, f"is incomplete: {words}")
-            is_array = entry["file"].endswith(".npy")
-            checked = verify or not is_array or not str(entry.get("dtype")).startswith("float")
-            if checked and not _matches(file, entry["sha256"], marks):
-                raise _damaged(path, f"was altered: {entry['file']} is not what was saved")
-            file.seek(0)
-            try:
-                found: Any = _mapped(file, size) if is_array else _column(file)
-            except Exception as error:  # whatever numpy and Arrow find wrong with it
-                raise ModelFileError(f"{path}: {entry['file']} cannot be read ({error})") from error
-            kind = _kind(found)
-            if kind != {key: entry.get(key) for key in kind}:
-                raise _damaged(path, f"was altered: {entry['file']} is no {name} of this model")
-            (arrays if is_array else ids)[name] = found
+    for name, entry in entries.items():
+        file = opened[entry["file"]]
+        size = os.fstat(file.fileno()).st_size
+        if size != entry["bytes"]:
+            words = f"{entry['file']} has {size:,} bytes, not {entry['bytes']:,}"
+            raise damaged(path, f"is incomplete: {words}")
+        is_array = entry["file"].endswith(".npy")
+        checked = verify or not is_array or not str(entry.get("dtype")).startswith("float")
+        if checked and not _matches(file, entry["sha256"], marks):
+            raise damaged(path, f"was altered: {entry['file']} is not what was saved")
+        file.seek(0)
+        try:
+            found: Any = _mapped(file, size) if is_array else _column(file)
+        except Exception as error:  # whatever numpy and Arrow find wrong with it
+            raise ModelFileError(f"{path}: {entry['file']} cannot be read ({error})") from error
+        kind = _kind(found)
+        if kind != {key: entry.get(key) for key in kind}:
+            raise damaged(path, f"was altered: {entry['file']} is no {name} of this model")
+        (arrays if is_array else ids)[name] = found
     return arrays, ids
 
 
@@ -203,46 +216,6 @@ def _column(file: IO[bytes]) -> pa.Array:
     return pa.ipc.open_file(source).read_all().column(0).combine_chunks()
 
 
-def _parsed(path: Path, text: str) -> dict[str, Any]:
-    """What a manifest says; refuses one that is not as it was written."""
-    file = path / MANIFEST
-    try:
-        manifest = json.loads(text)
-        found = manifest["format"]
-        if type(found) is not int or found < 1:
-            raise ValueError(f"format {found!r}")
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise _damaged(file, f"cannot be read ({error})") from error
-    if found > FORMAT:
-        raise ModelFileError(
-            f"{path} was saved by komd {manifest.get('komd', '?')} in format {found}; this komd reads up to format "
-            f"{FORMAT}: upgrade komd"
-        )
-    as_written = set(manifest) == (_KEYS if found == 1 else _KEYS | {"sha256"})
-    checksum = manifest.pop("sha256", None)
-    if not as_written or (found > 1 and checksum != _manifest_checksum(manifest)):
-        raise _damaged(file, "was altered: it is not what was saved")
-    entries = manifest["files"]
-    if not isinstance(entries, dict) or not entries or not isinstance(manifest["model"], str):
-        raise ModelFileError(f"{file} was altered: it names no files or no model")
-    for name, entry in entries.items():
-        if not (
-            isinstance(entry, dict)
-            and isinstance(entry.get("file"), str)
-            and _FILE.fullmatch(entry["file"])
-            and isinstance(entry.get("bytes"), int)
-            and isinstance(entry.get("sha256"), str)
-            and Path(entry["file"]).stem == f"{name}-{entry['sha256'][:16]}"
-        ):
-            raise ModelFileError(f"{file} was altered: {entry!r} is no file of a model")
-    return dict(manifest)
-
-
-def _manifest_checksum(manifest: dict[str, Any]) -> str:
-    """The checksum of the content of a manifest, however it is laid out."""
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
-
-
 def replaceable(path: Path) -> dict[str, Any]:
     """The files of the model at `path`; refuses a place that cannot be written, or holds something else."""
     if not path.exists():
@@ -259,14 +232,35 @@ def replaceable(path: Path) -> dict[str, Any]:
     if not (path / MANIFEST).is_file() and not all(f.name == MANIFEST or _ours(f.name) for f in path.iterdir()):
         raise InputError(f"{path} is a folder that holds something other than a model; choose another name")
     try:
-        return dict(_parsed(path, manifest_text(path))["files"])
+        return dict(parsed_manifest(path, manifest_text(path))["files"])
     except ModelFileError:
         return {}  # no model, or a damaged one, which may be replaced
 
 
+def _swap(path: Path, text: str) -> None:
+    """Replace the manifest, whose files are all there, and end the journals of both: in one step, whatever happens.
+
+    A journal of an equal manifest may be there: of the model itself, if it is saved once more, or of an earlier save,
+    if the one between was killed before it removed it. It must not come back to life.
+    """
+    try:
+        old = manifest_text(path)
+        parsed_manifest(path, old)
+        again = manifest_checksum(old) == manifest_checksum(text)
+    except ModelFileError:  # none, or a damaged one
+        again = False
+    if again:  # only the journal is to go: its removal is the step
+        files.write_text(path / MANIFEST, text)
+        journal.remove(path, text)
+    else:
+        journal.remove(path, text)
+        files.write_text(path / MANIFEST, text)
+
+
 def _ours(name: str) -> bool:
-    """Whether a save gives such names, the manifest's apart."""
-    return bool(name == _LOCK or _FILE.fullmatch(name) or files.is_temporary(name) or _OLD_TEMPORARY.fullmatch(name))
+    """Whether a save or an append gives such names, the manifest's apart."""
+    known = name == LOCK or FILE.fullmatch(name) or journal.is_journal(name)
+    return bool(known or files.is_temporary(name) or _OLD_TEMPORARY.fullmatch(name))
 
 
 def _complete(path: Path, entries: dict[str, Any]) -> bool:
@@ -278,7 +272,7 @@ def _complete(path: Path, entries: dict[str, Any]) -> bool:
 
 
 def _clear(path: Path) -> None:
-    """Remove what no manifest names: the files of the model before, of a save that failed, or of one that was killed.
+    """Remove what is not of the manifest: the files of the model before, of a save that failed or that was killed.
 
     Only for the holder of the lock. A manifest that cannot be read may still help to recover the model: then
     only temporary files are removed.
@@ -286,12 +280,15 @@ def _clear(path: Path) -> None:
     kept: set[str] | None = set()
     if (path / MANIFEST).exists():
         try:
-            kept = {entry["file"] for entry in _parsed(path, manifest_text(path))["files"].values()}
+            text = manifest_text(path)
+            kept = {entry["file"] for entry in parsed_manifest(path, text)["files"].values()}
+            kept.add(journal.journal_name(text))
         except ModelFileError:
             kept = None
     for file in path.iterdir():
-        named = _FILE.fullmatch(file.name) and (kept is None or file.name in kept)
-        if _ours(file.name) and file.name != _LOCK and not named:
+        lasting = FILE.fullmatch(file.name) or journal.is_journal(file.name)
+        named = lasting and (kept is None or file.name in kept)
+        if _ours(file.name) and file.name != LOCK and not named:
             with contextlib.suppress(OSError):
                 file.unlink(missing_ok=True)
 

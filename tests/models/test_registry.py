@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import komd
+from komd import journal, store
 from komd.errors import InputError, KomdError
 from komd.kernels import RBF, DotProduct, Jaccard, Linear, Polynomial, Tanimoto
-from komd.models.registry import MODELS, model_from_text
+from komd.models.registry import MODELS, load_exactly, model_from_text
 
 KERNELS = [
     "linear",
@@ -186,3 +187,27 @@ def test_errors_are_one_tree():
     assert issubclass(komd.UnknownIdError, KeyError)
     assert issubclass(komd.SolverError, RuntimeError)
     assert all(issubclass(e, KomdError) for e in (komd.UnknownIdError, komd.SolverError, komd.ModelFileError))
+
+
+def test_records_of_a_journal_are_replayed(small, tmp_path, monkeypatch):
+    path = tmp_path / "m.komd"
+    komd.ECFOMD().fit(small).save(path)
+    saved = store.load(path)
+    journal.append(path, [b"one", b"two"], manifest=saved.manifest, known=saved.tip)
+    seen = []
+    monkeypatch.setattr(komd.ECFOMD, "replay", lambda self, records: seen.append((self.text, records)), raising=False)
+    model = komd.load(path)
+    assert seen == [(model.text, [b"one", b"two"])]
+    assert load_exactly(path, saved.manifest).text == model.text  # without its journal
+    assert len(seen) == 1
+
+
+def test_a_journal_that_a_model_cannot_replay(small, tmp_path, monkeypatch):
+    path = tmp_path / "m.komd"
+    komd.ECFOMD().fit(small).save(path)
+    journal.append(path, [b"one", b"two"], manifest=store.manifest_text(path), known="")
+    monkeypatch.delattr(komd.ECFOMD, "replay", raising=False)
+    with pytest.raises(
+        komd.ModelFileError, match=r"has 2 updates in its journal, which this komd cannot apply to ECFOMD\(\): upgrade"
+    ):
+        komd.load(path)

@@ -92,7 +92,7 @@ def saved(model, folder):
 
 
 def assert_same_model(found, expected, folder):
-    (text, arrays, ids), (other_text, others, other_ids) = (
+    (text, arrays, ids, *_), (other_text, others, other_ids, *_) = (
         saved(model, folder / name) for model, name in ((found, "a.komd"), (expected, "b.komd"))
     )
     assert text == other_text and arrays.keys() == others.keys()

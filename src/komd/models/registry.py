@@ -71,17 +71,24 @@ def load(path: str | Path, *, verify: bool = True) -> Recommender:
     Traceback (most recent call last):
     komd.errors.ModelFileError: no model at nowhere.komd
     """
-    return _restored(path, *store.load(Path(path), verify=verify))
+    return _restored(path, store.load(Path(path), verify=verify))
 
 
 def load_exactly(path: Path, manifest: str, marks: Path | None = None) -> Recommender:
-    """The model of this manifest, whose files are in this folder; `marks` as in `store.load`."""
-    return _restored(path, *store.load(path, manifest=manifest, marks=marks))
+    """The model of this manifest, whose files are in this folder, without its journal; `marks` as in `store.load`."""
+    return _restored(path, store.load(path, manifest=manifest, marks=marks))
 
 
-def _restored(path: str | Path, text: str, arrays: store.Arrays, ids: dict[str, Any]) -> Recommender:
+def _restored(path: str | Path, saved: store.SavedModel) -> Recommender:
     try:
-        return model_from_text(text).loaded(arrays, ids)
+        model = model_from_text(saved.model).loaded(saved.arrays, saved.ids)
+        if saved.records:
+            replay = getattr(model, "replay", None)
+            if replay is None:
+                what = f"{len(saved.records):,} updates in its journal, which this komd cannot apply to {model.text}"
+                raise ModelFileError(f"{path} has {what}: upgrade komd")
+            replay(saved.records)
+        return model
     except (KomdError, KeyError) as error:
         if isinstance(error, ModelFileError):
             raise
