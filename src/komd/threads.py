@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from komd.checks import whole
 from komd.progress import progress
 
-__all__ = ["apart", "blocks", "count", "even_blocks", "for_each", "run"]
+__all__ = ["apart", "blocks", "count", "even_blocks", "for_each", "run", "uninterrupted"]
 
 _MOST = 4096  # threads that any machine has a use for
 
@@ -130,6 +130,26 @@ def apart(work: Callable[[Callable[[], None]], Result]) -> Result:
         return _waited(done)
     finally:
         left.set()
+
+
+def uninterrupted(work: Callable[[], Result]) -> Result:
+    """`work()`, which must be short, in a thread of its own: Ctrl-C is raised when it is done."""
+    done: Future[Result] = Future()
+
+    def body() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:
+            done.set_exception(error)
+
+    worker = threading.Thread(target=body, name="komd-uninterrupted")
+    worker.start()
+    try:
+        worker.join()
+    except KeyboardInterrupt:
+        worker.join()
+        raise
+    return done.result()
 
 
 @lru_cache(maxsize=1)

@@ -33,6 +33,14 @@ class RowChanges(NamedTuple):
     added: Rows
 
 
+class CountedAgain(NamedTuple):
+    """Items, ascending, whose entries were counted again: rows K(i, ·) and columns K(·, i), a row of numbers each."""
+
+    items: NDArray[np.int32]
+    rows: NDArray[np.float32]
+    columns: NDArray[np.float32]
+
+
 @compiled
 def find_pairs(rows: Rows, users: np.ndarray, items: np.ndarray, out: np.ndarray) -> None:
     """out[k] = the place of item items[k] in row users[k], whose items are ascending; -1 where it is not."""
@@ -107,16 +115,46 @@ def renew_rows(old: Rows, changes: RowChanges, first: int, last: int, out: Rows,
 
 
 @compiled
-def renew_dense(old: np.ndarray, source: np.ndarray, first: int, last: int, out: np.ndarray) -> None:
-    """out[a, b] = old[source[a], source[b]] for rows first..last; rows and columns without a source are left to others.
-
-    Without a source is -1: such rows are not written, such columns hold anything.
-    """
+def renew_dense(
+    old: np.ndarray, source: np.ndarray, counted: CountedAgain, first: int, last: int, out: np.ndarray
+) -> None:
+    """Rows first..last: out[a, b] = old[source[a], source[b]]; what has no source was counted again."""
     for a in range(first, last):
-        if source[a] >= 0:
-            row, to = old[source[a]], out[a]
-            for b in range(source.shape[0]):
-                to[b] = row[max(source[b], 0)]
+        row, to = old[max(source[a], 0)], out[a]
+        for b in range(source.shape[0]):
+            to[b] = row[max(source[b], 0)]
+        for k in range(counted.items.shape[0]):
+            to[counted.items[k]] = counted.columns[k, a]
+    for k in range(counted.items.shape[0]):
+        if first <= counted.items[k] < last:
+            out[counted.items[k], :] = counted.rows[k]
+
+
+@compiled
+def renew_dense_in_place(values: np.ndarray, source: np.ndarray, counted: CountedAgain) -> None:
+    """The same in the old array itself.
+
+    What is kept stays in order. So an entry that moves to a smaller number overwrites nothing that is still to be moved
+    if these are taken in ascending order, and the others in descending order.
+    """
+    items = source.shape[0]
+    for a in range(items):
+        if source[a] > a:
+            values[a, :] = values[source[a], :]
+    for a in range(items - 1, -1, -1):
+        if 0 <= source[a] < a:
+            values[a, :] = values[source[a], :]
+    up, down = np.flatnonzero(source > np.arange(items)), np.flatnonzero((source >= 0) & (source < np.arange(items)))
+    for a in range(items):
+        row = values[a]
+        for b in up:
+            row[b] = row[source[b]]
+        for k in range(down.shape[0] - 1, -1, -1):
+            row[down[k]] = row[source[down[k]]]
+        for k in range(counted.items.shape[0]):
+            row[counted.items[k]] = counted.columns[k, a]
+    for k in range(counted.items.shape[0]):
+        values[counted.items[k], :] = counted.rows[k]
 
 
 @compiled

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from komd._core.groups import Rows
 from komd.data.ids import Ids
 from komd.data.interactions import Interactions
 from komd.engine.histories import Histories
-from komd.rows import pointers
+from komd.rows import pointers, transpose
 
 __all__ = ["Catalogue", "OnUnknown"]
 
@@ -52,6 +53,11 @@ class Catalogue:
     def popularity(self) -> NDArray[np.float64]:
         """How many users chose each item (inside order, so never rising)."""
         return np.bincount(self.histories.indices, minlength=len(self.order)).astype(np.float64)
+
+    @cached_property
+    def by_item(self) -> Rows:
+        """The users of each item, ascending."""
+        return Rows(*transpose(*self.histories.rows, len(self.order)))
 
     @cached_property
     def chosen(self) -> int:

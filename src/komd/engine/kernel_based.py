@@ -48,10 +48,10 @@ class KernelBased(Updatable):
         )
 
     def _renewed(
-        self, change: CatalogueChange, threads: int | None, memory: str | int | None
+        self, change: CatalogueChange, threads: int | None, memory: str | int | None, in_place: bool
     ) -> tuple[dict[str, Any], int, str | None]:
-        old, catalogue = self.__dict__, change.new
-        matrix: ItemMatrix = old["matrix"]
+        catalogue = change.new
+        matrix: ItemMatrix = self.__dict__["matrix"]
         stages, histories = self.stages(), catalogue.histories
         values = self.kernel_values(histories)
         why = stages.shared_by_all(written_out=matrix.uncorrected is matrix)
@@ -62,7 +62,7 @@ class KernelBased(Updatable):
         if stages.user_damping and len(change.changed_users):
             changed = changed.copy()
             changed[histories.take(change.changed_users).indices] = True
-        before = None if why else BeforeUpdate(matrix, change.item_source, changed, change.by_item)
+        before = None if why else BeforeUpdate(matrix, change.item_source, changed, change.by_item, in_place)
         made = build(
             stages,
             histories.rows,
@@ -72,6 +72,7 @@ class KernelBased(Updatable):
             memory=memory,
             values=values,
             before=before,
+            popularity=catalogue.popularity.astype(np.int64),
         )
         factors = self._build_target_factors(catalogue)
         learned = {"matrix": made, "S": self._build_sums(made, catalogue, threads, None), "target_factors": factors}

@@ -50,10 +50,11 @@ class PairChanges:
         self._rule: str | None = None
         self._statements: list[tuple[NDArray[Any], ...]] = []
         self._present: dict[int, bool] = {}  # pairs that were changed, by user · 2³² + item
+        self._length = self._removals = 0
 
     def __len__(self) -> int:
         """How many statements wait."""
-        return sum(len(part[0]) for part in self._statements)
+        return self._length
 
     def fits(self, batch: UpdateBatch) -> bool:
         """Whether it can be resolved together with the others: it has the same rule for repeated pairs, if any."""
@@ -78,6 +79,8 @@ class PairChanges:
             raise
         for part in parts:
             self._statements.append(part)
+            self._length += len(part[0])
+            self._removals += int((part[2] == REMOVED).sum())
             self._present.update(zip((part[0] << 32 | part[1]).tolist(), (part[2] != REMOVED).tolist(), strict=True))
         if (batch.kinds != REMOVED).any():
             self._rule = batch.rule
@@ -102,8 +105,7 @@ class PairChanges:
     def _check_left(self, parts: list[tuple[NDArray[Any], ...]]) -> None:
         """Refuse to remove the last pair of all."""
         pairs = len(self.catalogue.histories.indices)
-        removals = sum(int((part[2] == REMOVED).sum()) for part in [*self._statements, *parts])
-        if removals < pairs:
+        if self._removals + sum(int((part[2] == REMOVED).sum()) for part in parts) < pairs:
             return
         found = self._resolved([*self._statements, *parts])
         if pairs - int((found.before.kinds == CHOSEN).sum()) + int((found.after.kinds == CHOSEN).sum()) == 0:

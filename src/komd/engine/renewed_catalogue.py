@@ -49,11 +49,15 @@ class CatalogueChange:
     _items_of: _Numbering
     _pairs: ResolvedPairs
 
-    def by_item(self, old: Rows, threads: int | None = None) -> Rows:
-        """Each item's users, ascending, from those before."""
-        users, items = self._users_of, self._items_of
-        chosen = _of_kind(self._pairs, CHOSEN)
-        return _renewed_rows(old, items, users, chosen.transposed(), np.zeros(len(users.numbers), np.bool_), threads)[0]
+    def by_item(self, held: Rows | None, threads: int | None = None) -> Rows:
+        """Each item's users, ascending: from those before, where somebody holds them."""
+        before = self.old.by_item if held is None else held
+        users, chosen = self._users_of, _of_kind(self._pairs, CHOSEN).transposed()
+        never = np.zeros(len(users.numbers), np.bool_)  # users keep their order
+        after = _renewed_rows(before, self._items_of, users, chosen, never, threads)[0]
+        if held is None:
+            self.new.__dict__["by_item"] = after  # for the next update
+        return after
 
     @property
     def new_users(self) -> int:
@@ -127,6 +131,7 @@ def renewed(changes: PairChanges, threads: int | None = None) -> CatalogueChange
     moved = popularity[:m] != old.popularity
     histories = _renewed_histories(old.histories, pairs, of_users, of_items, moved, threads)
     catalogue = Catalogue(users, items, order, histories.known())
+    catalogue.__dict__["popularity"] = popularity[nearly].astype(np.float64)  # what the property would count
     chosen = (pairs.before.kinds == CHOSEN) | (pairs.after.kinds == CHOSEN)
     touched = np.zeros(len(popularity), np.bool_)
     touched[pairs.items[chosen]] = True

@@ -6,6 +6,7 @@ Reading works on a view of the model that later updates do not change.
 
 from __future__ import annotations
 
+import sys
 import threading
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, cast
@@ -13,6 +14,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from komd import threads as pool
 from komd.checks import one_of
 from komd.engine.catalogue import OnUnknown
 from komd.engine.item_based import ItemBased
@@ -24,6 +26,10 @@ from komd.matrix.item_matrix import ItemMatrix
 
 __all__ = ["Updatable", "UpdateReport"]
 
+_FEW = 1000  # statements up to which K may be changed in place: it takes milliseconds
+_REFERENCES = (
+    3  # to a matrix that only its model holds: the model's, a variable's, and that of the function which counts
+)
 _MOST_WAITING = 1 << 20  # statements that wait to be read before the model is brought up to date anyway
 
 
@@ -164,20 +170,34 @@ class Updatable(ItemBased):
             if changes is None:  # another thread was faster
                 return self
             change = renewed(changes, threads)
-            learned, rows, why = self._renewed(change, threads, memory)
-            report = UpdateReport(
-                change.added,
-                change.removed,
-                change.new_users,
-                change.new_items,
-                len(change.old.users) - len(change.new.users) + change.new_users,
-                len(change.old.items) - len(change.new.items) + change.new_items,
-                rows,
-                why,
-            )
-            # In one step, so that a view taken meanwhile is of the model before or after.
-            self.__dict__.update(learned | {"_catalogue": change.new, "_changes": None, "last_update": report})
+
+            def take() -> None:
+                learned, rows, why = self._renewed(change, threads, memory, in_place)
+                report = UpdateReport(
+                    change.added,
+                    change.removed,
+                    change.new_users,
+                    change.new_items,
+                    len(change.old.users) - len(change.new.users) + change.new_users,
+                    len(change.old.items) - len(change.new.items) + change.new_items,
+                    rows,
+                    why,
+                )
+                # In one step, so that a view taken meanwhile is of the model before or after.
+                self.__dict__.update(learned | {"_catalogue": change.new, "_changes": None, "last_update": report})
+
+            in_place = self._held_alone and len(changes) <= _FEW
+            if in_place:
+                pool.uninterrupted(take)  # or Ctrl-C might leave a matrix that is neither old nor new
+            else:
+                take()
         return self
+
+    @property
+    def _held_alone(self) -> bool:
+        """Whether no view of this model, nor anybody else, holds its matrix."""
+        matrix = self.__dict__["matrix"]
+        return sys.getrefcount(matrix) == _REFERENCES and matrix.held_alone
 
     def view(self) -> Self:
         """This model as it is now, all updates taken in; updates and fits to come do not change the view."""
@@ -188,7 +208,10 @@ class Updatable(ItemBased):
         return made
 
     def _renewed(
-        self, change: CatalogueChange, threads: int | None, memory: str | int | None
+        self, change: CatalogueChange, threads: int | None, memory: str | int | None, in_place: bool
     ) -> tuple[dict[str, Any], int, str | None]:
-        """What is learned after a change, by attribute; how many rows of K were renewed; why all of it was, if so."""
+        """What is learned after a change, by attribute; how many rows of K were renewed; why all of it was, if so.
+
+        With `in_place` nobody else holds the matrix, which may be changed.
+        """
         raise NotImplementedError

@@ -44,19 +44,26 @@ class KernelEntries:
     def of(
         kernel: Kernel,
         rows: Rows,
-        items: int,
+        popularity: int | NDArray[np.int64],
         *,
         user_weights: Floats | None = None,
         scale: Floats | None = None,
         values: NDArray[np.float32] | None = None,
     ) -> KernelEntries:
-        """The entries for users' compressed rows of items; `values`: h_vi > 0 of each pair, aligned with the rows."""
+        """The entries for users' compressed rows of items.
+
+        `popularity` is how many users each item has, or how many items there are. `values`: h_vi > 0 of each pair,
+        aligned with the rows.
+        """
+        if isinstance(popularity, int):
+            popularity = np.bincount(rows.indices, minlength=popularity)
+        items = len(popularity)
         _positive("user_weights", user_weights, len(rows.indptr) - 1, "user")
         _positive("scale", scale, items, "item")
         if values is not None:
             return _of_values(kernel, rows, user_weights, scale, values, items)
         if user_weights is None:
-            return KernelEntries(kernel, np.bincount(rows.indices, minlength=items).astype(np.float64), None, scale)
+            return KernelEntries(kernel, popularity.astype(np.float64), None, scale)
         fine = scale_for(float(user_weights.max(initial=1.0)), len(user_weights))
         weights = fixed(user_weights, fine)
         if kernel.weighted_sizes:
@@ -66,7 +73,7 @@ class KernelEntries:
             sum_weights(*rows, weights, sizes)
             degree = sizes / fine
         else:
-            degree = np.bincount(rows.indices, minlength=items).astype(np.float64)
+            degree = popularity.astype(np.float64)
         return KernelEntries(kernel, degree, weights, scale, unit=1.0 / fine)
 
     @cached_property
@@ -102,6 +109,9 @@ class KernelEntries:
 
     def values(self, both: Floats, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
         """K at these places, from what their users weigh together; `both` may be overwritten."""
+        if self.by_product:
+            left, right = self.factors
+            return self._finished(self.kernel.of_product(both * (left[rows] * right[columns])), rows, columns)
         return self._finished(self.kernel.of_counts(both, self.degree[rows], self.degree[columns]), rows, columns)
 
     def from_products(

@@ -102,19 +102,26 @@ class Stages:
         """The same up to the kernel of the counts."""
         return replace(self.before_filter(), popularity=0.0)
 
-    def entries(self, rows: Rows, items: int, values: NDArray[np.float32] | None = None) -> KernelEntries:
+    def entries(
+        self,
+        rows: Rows,
+        items: int,
+        values: NDArray[np.float32] | None = None,
+        popularity: NDArray[np.int64] | None = None,
+    ) -> KernelEntries:
         """What an entry is before the filter, for users' rows of items and the values of these pairs.
 
         `values` are ignored where there is no `weighting`. Where all of them are 1, users are counted as without.
         """
         if self.weighting is None or (values is not None and (values == 1).all()):
             values = None
+        popularity = np.bincount(rows.indices, minlength=items) if popularity is None else popularity
         weights = scale = None
         if self.user_damping:
             weights = np.maximum(np.diff(rows.indptr), 1) ** -float(self.user_damping)
         if self.popularity:
-            scale = self.item_scale(np.bincount(rows.indices, minlength=items))
-        return KernelEntries.of(self.kernel, rows, items, user_weights=weights, scale=scale, values=values)
+            scale = self.item_scale(popularity)
+        return KernelEntries.of(self.kernel, rows, popularity, user_weights=weights, scale=scale, values=values)
 
     def item_scale(self, popularity: NDArray[np.int64]) -> NDArray[np.float64]:
         """d_i^β, of mean square 1."""

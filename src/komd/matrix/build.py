@@ -31,7 +31,7 @@ from komd.memory import budget, readable
 __all__ = ["DEFAULT_RANK", "BeforeUpdate", "build"]
 
 DEFAULT_RANK = 256  # of a filter that is too large to be exact
-_MOST_RENEWED = 0.5  # of the counts: beyond that, counting all of K, which takes half of them, is faster
+_MOST_RENEWED = 0.25  # of the counts: beyond that, counting all of K, half of it by symmetry, is faster
 
 Precision = type[np.float32] | type[np.float64]
 
@@ -47,6 +47,7 @@ def build(
     cache: MatrixCache | None = None,
     values: NDArray[np.float32] | None = None,
     before: BeforeUpdate | None = None,
+    popularity: NDArray[np.int64] | None = None,
 ) -> ItemMatrix:
     """K between items, numbered by falling popularity, from users' sorted rows.
 
@@ -55,9 +56,10 @@ def build(
     for builds that begin alike; exact filters are then made in single precision where that is accurate enough, and
     items are scaled in single precision. `values` are those of pairs, h_vi, aligned with the rows: what
     `stages.weighting` names; without it they are ignored. With `before`, an update, what it leaves as it was is copied
-    from the matrix before: the same K, to the last bit, held as before.
+    from the matrix before: the same K, to the last bit, held as before. `popularity` is how many users each item has,
+    if that is known.
     """
-    popularity = np.bincount(rows.indices, minlength=items)
+    popularity = np.bincount(rows.indices, minlength=items) if popularity is None else popularity
     return _Build(rows, items, values, popularity, storage, threads, memory, cache, before).matrix(stages)
 
 
@@ -71,17 +73,18 @@ class BeforeUpdate(NamedTuple):
     matrix: ItemMatrix
     source: NDArray[np.int32]
     changed: NDArray[np.bool_]
-    by_item: Callable[[Rows], Rows]
+    by_item: Callable[[Rows | None], Rows]
+    in_place: bool = False
+    """Whether nobody else holds the matrix before."""
 
     def renewed(self, entries: KernelEntries, rows: Rows, threads: int | None) -> ItemMatrix:
         """The counted matrix after the update."""
         held = self.matrix.uncorrected
-        users = held.pairs_by_item
-        fresh = StreamedMatrix(entries, rows, None if users is None else self.by_item(users))
+        fresh = StreamedMatrix(entries, rows, self.by_item(held.pairs_by_item))
         by = Renewal(fresh, self.source, self.changed)
         if not held.recomputed and by.share > _MOST_RENEWED:
             return matrix_from_counts(entries, rows, held.storage, threads)
-        return held.renewed(by, threads)
+        return held.renewed(by, threads, in_place=self.in_place)
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +200,7 @@ class _Build:
         return self._kept(stages, storage, make)
 
     def _entries(self, stages: Stages) -> KernelEntries:
-        return stages.entries(self.rows, self.items, self.values)
+        return stages.entries(self.rows, self.items, self.values, self.popularity)
 
     def _planned(self, storage: str | None, memory: str | int | None, *, weighted: bool = False) -> Plan:
         def measure() -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -94,20 +95,33 @@ class DenseMatrix(ItemMatrix):
     def stored(self) -> StoredMatrix:
         return NOTHING_STORED._replace(dense=self.values)
 
-    def renewed(self, by: Renewal, threads: int | None = None) -> DenseMatrix:
-        from komd._core.renumbered import renew_dense
+    @property
+    def held_alone(self) -> bool:
+        held = 1 + ("stored" in self.__dict__)  # by this object, and by what compiled code reads
+        return self.values.flags.writeable and sys.getrefcount(self.values) == held + 1
+
+    def renewed(self, by: Renewal, threads: int | None = None, *, in_place: bool = False) -> DenseMatrix:
+        from komd._core.renumbered import CountedAgain, renew_dense, renew_dense_in_place
 
         items = by.fresh.items
-        out = np.empty((items, items), np.float32)
-        pool.for_each(
-            lambda block: renew_dense(self.values, by.kept, *block, out), pool.blocks(items, _CHANGED), threads=threads
-        )
         (indptr, columns), values, mirrored = by.counted(threads)
-        rows = np.repeat(by.rows, np.diff(indptr))
-        out[:, by.rows] = 0.0
-        out[by.rows] = 0.0
-        out[columns, rows] = mirrored
-        out[rows, columns] = values
+        place = np.repeat(np.arange(len(by.rows)), np.diff(indptr)), columns
+        found = np.zeros((len(by.rows), items), np.float32)
+        found[place] = values
+        other = found
+        if mirrored is not values:
+            other = np.zeros_like(found)
+            other[place] = mirrored
+        counted = CountedAgain(by.rows, found, other)
+        if in_place and items == self.items:
+            renew_dense_in_place(self.values, by.kept, counted)
+            return DenseMatrix(self.values)
+        out = np.empty((items, items), np.float32)
+
+        def part(block: tuple[int, int]) -> None:
+            renew_dense(self.values, by.kept, counted, *block, out)
+
+        pool.for_each(part, pool.blocks(items, _CHANGED), threads=threads)
         return DenseMatrix(out)
 
     def scaled(self, factors: NDArray[np.float64], threads: int | None = None) -> DenseMatrix:

@@ -271,8 +271,17 @@ class ItemMatrix(ABC):
         """Each item's users, ascending, if the matrix holds them."""
         return None
 
-    def renewed(self, by: Renewal, threads: int | None = None) -> ItemMatrix:
-        """This matrix of counts after an update, held in the same way; this one stays as it is."""
+    @property
+    def held_alone(self) -> bool:
+        """Whether nobody but this matrix holds its arrays, and they can be changed in place."""
+        return False
+
+    def renewed(self, by: Renewal, threads: int | None = None, *, in_place: bool = False) -> ItemMatrix:
+        """This matrix of counts after an update, held in the same way.
+
+        This one stays as it is, unless it may be changed `in_place`: then it must not be used any more. Whatever fails,
+        fails before anything is changed.
+        """
         raise NotImplementedError(f"a {self.storage} matrix is built anew after an update")
 
     @abstractmethod

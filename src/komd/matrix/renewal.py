@@ -59,8 +59,12 @@ class Renewal:
     @property
     def share(self) -> float:
         """How much of the counting of all of K it takes."""
-        work = self.fresh.work
-        return float(work[self.rows].sum()) / max(float(work.sum()), 1.0)
+        return float(self.work.sum()) / max(float((np.diff(self.fresh.pairs.user_indptr) ** 2).sum()), 1.0)
+
+    @cached_property
+    def work(self) -> NDArray[np.int64]:
+        """Counts to be made for each changed row."""
+        return self.fresh.work_of(self.rows)
 
     def counted(self, threads: int | None) -> tuple[Rows, NDArray[np.float32], NDArray[np.float32]]:
         """The rows of changed items, compressed; their entries, and the entries of the columns of the same items.
@@ -73,7 +77,7 @@ class Renewal:
         def part(block: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
             return fresh.row_counts(self.rows[slice(*block)])
 
-        blocks = pool.even_blocks(np.minimum(fresh.work[self.rows], fresh.items) + 1, _CHUNK)
+        blocks = pool.even_blocks(np.minimum(self.work, fresh.items) + 1, _CHUNK)
         parts = list(pool.run(part, blocks, threads=threads))
         empty = (np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0))
         lengths, columns, both = (np.concatenate(each) for each in zip(empty, *parts, strict=True))

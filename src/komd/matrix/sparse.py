@@ -109,7 +109,7 @@ class SparseMatrix(ItemMatrix):
     def stored(self) -> StoredMatrix:
         return NOTHING_STORED._replace(indptr=self.indptr, indices=self.indices, values=self.values)
 
-    def renewed(self, by: Renewal, threads: int | None = None) -> SparseMatrix:
+    def renewed(self, by: Renewal, threads: int | None = None, *, in_place: bool = False) -> SparseMatrix:
         from komd._core.renumbered import renew_sparse, renewed_lengths
 
         fresh, numbers = _by_row(by, threads).stored, by.numbers(self.items)

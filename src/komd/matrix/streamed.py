@@ -178,9 +178,11 @@ class StreamedMatrix(ItemMatrix):
         from komd._core.cooccurrence import count_pairs
 
         # One place more than can be filled: the branch-free list writes one ahead of its end.
-        room = int(np.minimum(self.work[first:last], self.items).sum()) + 1
-        indptr, columns = np.zeros(last - first + 1, np.int64), np.empty(room, np.int32)
-        of, counts = self.of, np.empty(room, self.of.number)
+        room = min(
+            (last - first) * self.items, int(self.work[first:last].sum()) if "work" in self.__dict__ else 1 << 62
+        )
+        indptr, columns = np.zeros(last - first + 1, np.int64), np.empty(room + 1, np.int32)
+        of, counts = self.of, np.empty(room + 1, self.of.number)
         count_pairs(self.pairs, first, last, counter, indptr, columns, counts, of.user_weights, self.pair_values)
         return indptr, columns[: indptr[-1]].copy(), of.weights_of(counts[: indptr[-1]])
 
@@ -315,7 +317,7 @@ class StreamedMatrix(ItemMatrix):
     def pairs_by_item(self) -> Rows | None:
         return self.by_item
 
-    def renewed(self, by: Renewal, threads: int | None = None) -> StreamedMatrix:
+    def renewed(self, by: Renewal, threads: int | None = None, *, in_place: bool = False) -> StreamedMatrix:
         return by.fresh
 
     def scaled(self, factors: NDArray[np.float64], threads: int | None = None) -> StreamedMatrix:
@@ -354,6 +356,12 @@ class StreamedMatrix(ItemMatrix):
     @cached_property
     def _popularity(self) -> NDArray[np.int64]:
         return np.diff(self.by_item.indptr)
+
+    def work_of(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
+        """`work` of these rows, without that of all others."""
+        lengths = np.diff(self._rows.indptr)
+        indptr, users = self.by_item
+        return np.array([lengths[users[indptr[i] : indptr[i + 1]]].sum() for i in rows.tolist()], np.int64)
 
     @cached_property
     def work(self) -> NDArray[np.int64]:

@@ -42,7 +42,7 @@ class Popularity(Updatable):
         return catalogue.popularity
 
     def _renewed(
-        self, change: CatalogueChange, threads: int | None, memory: str | int | None
+        self, change: CatalogueChange, threads: int | None, memory: str | int | None, in_place: bool
     ) -> tuple[dict[str, Any], int, str | None]:
         matrix = self._build_matrix(change.new, threads, memory)
         return {"matrix": matrix, "S": self._build_sums(matrix, change.new, threads, None)}, 0, None
