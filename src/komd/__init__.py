@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from komd.data.read import read
     from komd.engine.batch_output import recommend_to
     from komd.engine.results import Explanation, Recommendations, Scores
+    from komd.engine.updates import UpdateReport
     from komd.errors import (
         FallbackWarning,
         FilterWarning,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from komd.models.popularity import Popularity
     from komd.models.registry import load, model_from_text
     from komd.models.rp3beta import RP3Beta
+    from komd.models.saved_update import update
     from komd.models.slim import SLIM
     from komd.models.wrmf import WRMF
     from komd.tuning.tune import tune
@@ -82,6 +84,7 @@ _HOME = {
     "SolverError": "komd.errors",
     "TimeWarning": "komd.errors",
     "Tuning": "komd.tuning.tuning_result",
+    "UpdateReport": "komd.engine.updates",
     "UnknownIdError": "komd.errors",
     "UnusedColumnWarning": "komd.errors",
     "WRMF": "komd.models.wrmf",
@@ -95,6 +98,7 @@ _HOME = {
     "read": "komd.data.read",
     "recommend_to": "komd.engine.batch_output",
     "tune": "komd.tuning.tune",
+    "update": "komd.models.saved_update",
 }
 _MODULES = {
     "datasets": "komd.data.datasets",
@@ -132,6 +136,7 @@ __all__ = [
     "UnknownIdError",
     "UnusedColumnWarning",
     "UnusedWeightsWarning",
+    "UpdateReport",
     "__version__",
     "align",
     "compare",
@@ -147,6 +152,7 @@ __all__ = [
     "sparsity",
     "split",
     "tune",
+    "update",
 ]
 
 

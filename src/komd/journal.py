@@ -30,7 +30,18 @@ from komd import files
 from komd.errors import ModelFileError
 from komd.manifest import damaged, manifest_checksum, manifest_text, parsed_manifest, writing
 
-__all__ = ["Journal", "Superseded", "append", "is_journal", "journal_name", "read", "remove", "size"]
+__all__ = [
+    "Journal",
+    "Parsed",
+    "Superseded",
+    "append",
+    "check_unchanged",
+    "is_journal",
+    "journal_name",
+    "read",
+    "remove",
+    "size",
+]
 
 _NAME = re.compile(r"journal-[0-9a-f]{16}\.log")
 _MAGIC = b"komd journal 1\n"
@@ -114,16 +125,22 @@ def append(path: Path, payloads: Sequence[bytes], *, manifest: str, known: str) 
         with writing(path, failure) as alone:
             if not alone:
                 raise ModelFileError(f"{failure}: its file system has no locks; save the model instead")
-            text = manifest_text(path)
-            parsed_manifest(path, text)
-            if manifest_checksum(text) != manifest_checksum(manifest):
-                raise Superseded(f"{failure}: another model was saved there meanwhile; load it again")
-            found = _parsed(path, manifest, _content(path, manifest))
-            if found.tip != known:
-                raise Superseded(f"{failure}: its journal was changed meanwhile; load it again")
+            found = check_unchanged(path, manifest, known, failure)
             return _extend(path / journal_name(manifest), manifest, found, payloads) if payloads else known
     except OSError as error:
         raise ModelFileError(f"{failure}: {error.strerror or error}; the model that was there is intact") from error
+
+
+def check_unchanged(path: Path, manifest: str, known: str, failure: str) -> Parsed:
+    """Refuse, with `Superseded`, a folder that was changed since it was loaded. For the holder of the lock."""
+    text = manifest_text(path)
+    parsed_manifest(path, text)
+    if manifest_checksum(text) != manifest_checksum(manifest):
+        raise Superseded(f"{failure}: another model was saved there meanwhile; load it again")
+    found = _parsed(path, manifest, _content(path, manifest))
+    if found.tip != known:
+        raise Superseded(f"{failure}: its journal was changed meanwhile; load it again")
+    return found
 
 
 def remove(path: Path, manifest: str) -> None:
@@ -135,10 +152,13 @@ def remove(path: Path, manifest: str) -> None:
     files.sync(path)
 
 
-class _Parsed(NamedTuple):
+class Parsed(NamedTuple):
+    """What the bytes of a journal hold."""
+
     records: list[bytes]
     tip: str
-    end: int  # where the next entry begins; 0 without a complete header
+    end: int
+    """Where the next entry begins; 0 without a complete header."""
 
 
 def _header(manifest: str) -> bytes:
@@ -156,11 +176,11 @@ def _content(path: Path, manifest: str) -> bytes:
         raise ModelFileError(f"{path}: {name} cannot be read ({error.strerror})") from error
 
 
-def _parsed(path: Path, manifest: str, content: bytes) -> _Parsed:
+def _parsed(path: Path, manifest: str, content: bytes) -> Parsed:
     header = _header(manifest)
     if not content.startswith(header):
         if header.startswith(content):
-            return _Parsed([], "", 0)
+            return Parsed([], "", 0)
         raise damaged(path, "was altered: its journal is that of another model")
     view = memoryview(content)
     key = digest = header[len(_MAGIC) :]
@@ -176,7 +196,7 @@ def _parsed(path: Path, manifest: str, content: bytes) -> _Parsed:
         digest = _digest(digest, body)
         records += _split(path, body)
         end += _HEAD.size + len(body)
-    return _Parsed(records, "" if digest == key else digest.hex(), end)
+    return Parsed(records, "" if digest == key else digest.hex(), end)
 
 
 def _body(view: memoryview, at: int, previous: bytes, key: bytes) -> memoryview | None:
@@ -227,7 +247,7 @@ def _split(path: Path, body: memoryview) -> list[bytes]:
     return records
 
 
-def _extend(file: Path, manifest: str, found: _Parsed, payloads: Sequence[bytes]) -> str:
+def _extend(file: Path, manifest: str, found: Parsed, payloads: Sequence[bytes]) -> str:
     """Write one entry behind those that are complete, and flush it; a failure leaves the file as it was."""
     header = _header(manifest)
     key = header[len(_MAGIC) :]

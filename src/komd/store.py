@@ -69,14 +69,23 @@ class SavedModel(NamedTuple):
     """The tip of the journal, as `journal.Journal` has it."""
 
 
-def save(path: Path, *, model: str, arrays: Arrays, ids: dict[str, pa.Array]) -> None:
-    """Write a model to the folder `path`, replacing the model there and its journal, if any, when all is written."""
+def save(
+    path: Path, *, model: str, arrays: Arrays, ids: dict[str, pa.Array], expected: SavedModel | None = None
+) -> None:
+    """Write a model to the folder `path`, replacing the model there and its journal, if any, when all is written.
+
+    With `expected`, what was loaded, it replaces that only: `journal.Superseded` if the folder was changed meanwhile.
+    """
     old = _complete(path, replaceable(path))  # refused before waiting for the lock
     fresh = not path.exists()
     try:
         with writing(path, f"could not save the model to {path}") as alone:
             try:
                 old = _complete(path, replaceable(path))
+                if expected is not None:
+                    journal.check_unchanged(
+                        path, expected.manifest, expected.tip, f"could not save the model to {path}"
+                    )
                 entries = {name: _write(path, name, ".npy", array) for name, array in arrays.items()}
                 entries |= {name: _write(path, name, ".arrow", values) for name, values in ids.items()}
                 files.sync(path)

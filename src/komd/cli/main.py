@@ -29,6 +29,7 @@ from komd.cli.score_command import score
 from komd.cli.serve_command import serve
 from komd.cli.similar_command import similar
 from komd.cli.tune_command import tune
+from komd.cli.update_command import update
 from komd.errors import FallbackWarning, KomdError, WordedWarning
 
 __all__ = ["app", "run"]
@@ -74,7 +75,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (fit, recommend, explain, score, similar, evaluate, compare, tune, analyze, generate, serve, demo):
+for command in (
+    fit,
+    update,
+    recommend,
+    explain,
+    score,
+    similar,
+    evaluate,
+    compare,
+    tune,
+    analyze,
+    generate,
+    serve,
+    demo,
+):
     app.command()(command)
 
 

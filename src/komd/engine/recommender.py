@@ -28,7 +28,7 @@ from komd.engine.ranking import RankedBlock, RankingRequest, rank_blocks, users_
 from komd.engine.requests import asked_lists, asked_users, one_history, several, warn_of_fallback
 from komd.engine.results import Contributions, Explanation, Recommendations, Scores, lists_table
 from komd.engine.saved_catalogue import catalogue_arrays, restored_catalogue
-from komd.errors import InputError, UnusedWeightsWarning
+from komd.errors import InputError, ModelFileError, UnusedWeightsWarning
 from komd.matrix.item_matrix import Arrays
 
 __all__ = ["Recommender"]
@@ -380,11 +380,22 @@ class Recommender(Parameters, ABC):
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a folder; `komd.load` reads it. An old model there stays whole until the end."""
-        self = self.view()
-        arrays, ids = catalogue_arrays(self.catalogue)
-        store.save(Path(path), model=self.text, arrays=arrays | self.learned_arrays(), ids=ids)
+        self.write(Path(path))
 
     # ---- what other parts of the package call -------------------------------------------------------------------
+
+    def write(self, path: Path, expected: store.SavedModel | None = None) -> None:
+        """`save`; with `expected`, as `store.save` has it."""
+        self = self.view()
+        arrays, ids = catalogue_arrays(self.catalogue)
+        store.save(path, model=self.text, arrays=arrays | self.learned_arrays(), ids=ids, expected=expected)
+
+    def replay(self, records: list[bytes]) -> Self:
+        """Take in the updates of a journal."""
+        if records:
+            what = f"{len(records):,} updates in its journal, which this komd cannot apply to {self.text}"
+            raise ModelFileError(f"the saved model has {what}: upgrade komd")
+        return self
 
     def loaded(self, arrays: Arrays, ids: dict[str, pa.Array]) -> Self:
         """This model with what was saved; ModelFileError if it does not fit."""

@@ -132,8 +132,10 @@ class Updatable(ItemBased):
         >>> import komd
         >>> data = komd.read([("ana", "i7"), ("ana", "i42"), ("bo", "i7"), ("bo", "i9"), ("cy", "i42")])
         >>> model = komd.ECFOMD().fit(data)
-        >>> model.update(added=[("cy", "i9"), ("dee", "i7")], removed=[("bo", "i9")]).recommend("dee", n=1).to_pylist()
-        [{'user_id': 'dee', 'item_id': 'i42', 'score': ..., 'rank': 1}]
+        >>> model.update(added=[("cy", "i9"), ("dee", "i7")], removed=[("bo", "i9")])
+        ECFOMD()  # K: 3 items, ...
+        >>> model.recommend("dee", n=1).to_arrow().column("item_id").to_pylist()
+        ['i42']
         >>> print(model.last_update)
         pairs +2 −1, users +1 −0, items +0 −0; 2 rows of K renewed
         """

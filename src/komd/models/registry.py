@@ -71,24 +71,18 @@ def load(path: str | Path, *, verify: bool = True) -> Recommender:
     Traceback (most recent call last):
     komd.errors.ModelFileError: no model at nowhere.komd
     """
-    return _restored(path, store.load(Path(path), verify=verify))
+    return restored(path, store.load(Path(path), verify=verify))
 
 
 def load_exactly(path: Path, manifest: str, marks: Path | None = None) -> Recommender:
     """The model of this manifest, whose files are in this folder, without its journal; `marks` as in `store.load`."""
-    return _restored(path, store.load(path, manifest=manifest, marks=marks))
+    return restored(path, store.load(path, manifest=manifest, marks=marks))
 
 
-def _restored(path: str | Path, saved: store.SavedModel) -> Recommender:
+def restored(path: str | Path, saved: store.SavedModel) -> Recommender:
+    """The model that was loaded from this folder, its updates taken in."""
     try:
-        model = model_from_text(saved.model).loaded(saved.arrays, saved.ids)
-        if saved.records:
-            replay = getattr(model, "replay", None)
-            if replay is None:
-                what = f"{len(saved.records):,} updates in its journal, which this komd cannot apply to {model.text}"
-                raise ModelFileError(f"{path} has {what}: upgrade komd")
-            replay(saved.records)
-        return model
+        return model_from_text(saved.model).loaded(saved.arrays, saved.ids).replay(saved.records)
     except (KomdError, KeyError) as error:
         if isinstance(error, ModelFileError):
             raise

@@ -1,0 +1,91 @@
+"""`komd update`: pairs that came and went, into a saved model."""
+
+from __future__ import annotations
+
+import dataclasses
+import time as clock
+from typing import TYPE_CHECKING, Annotated, cast
+
+from typer import Option
+
+from komd.cli import options
+from komd.cli import output as show
+from komd.errors import InputError
+
+if TYPE_CHECKING:
+    from komd.engine.catalogue import OnUnknown
+
+__all__ = ["update"]
+
+
+@options.with_reading()
+def update(
+    model: options.ModelFolder,
+    add: Annotated[
+        list[str] | None, Option(metavar="DATA", help="Pairs to learn, read as by komd fit; may be repeated.")
+    ] = None,
+    remove: Annotated[
+        list[str] | None, Option(metavar="PAIRS", help="Pairs of users and items to unlearn; may be repeated.")
+    ] = None,
+    remove_user: Annotated[
+        list[str] | None, Option(metavar="ID", help="A user to unlearn with all pairs; may be repeated.")
+    ] = None,
+    store: Annotated[
+        str | None,
+        Option(
+            metavar="URL",
+            help="Learn the events that komd serve stored there, and unlearn whom it forgot: sqlite:///FILE or "
+            "postgresql://…",
+        ),
+    ] = None,
+    compact: Annotated[
+        bool, Option("--compact", help="Write the model anew instead of appending to its journal.")
+    ] = False,
+    on_unknown: options.OnUnknown = "error",
+    reading: options.ReadingOptions = options.DEFAULT_READING,
+    threads: options.Threads = None,
+    memory: options.Memory = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Learn and unlearn pairs exactly: the model becomes the one that a fit on what remains would give."""
+    import komd
+    from komd.models.saved_update import update_saved
+    from komd.threads import count
+
+    if not (add or remove or remove_user or store or compact):
+        raise InputError("nothing to update: give --add, --remove, --remove-user, --store or --compact")
+    if store and (add or remove or remove_user):
+        raise InputError("--store says all that is to be learned: give it without --add, --remove and --remove-user")
+    count(threads)
+    start = clock.perf_counter()
+    if store:
+        from komd.serve.store_updates import stored_batch
+
+        done = update_saved(
+            model, lambda fitted: stored_batch(store, fitted), compact=compact, threads=threads, memory=memory
+        )
+    else:
+        added = reading.read(add, memory) if add else None
+        removed = reading.read_pairs(remove, memory) if remove else None
+        if added is not None and not as_json:
+            print(f"read     {added!r} in {clock.perf_counter() - start:.1f} s")
+        done = komd.update(
+            model,
+            added,
+            removed,
+            removed_users=remove_user or None,
+            repeated=reading.repeated or "sum",
+            on_unknown=cast("OnUnknown", on_unknown),
+            compact=compact,
+            threads=threads,
+            memory=memory,
+        )
+    seconds = clock.perf_counter() - start
+    if as_json:
+        report = None if done.report is None else dataclasses.asdict(done.report)
+        facts = {"update": report, "compacted": done.compacted, "journal_bytes": done.journal, "seconds": seconds}
+        show.json_document({"path": str(model)} | facts)
+        return
+    kept = "the model written anew" if done.compacted else f"in its journal ({done.journal:,} bytes)"
+    what = done.report if done.report is not None else "nothing changed"
+    print(f"updated  {model}: {what}; {kept}, in {seconds:.1f} s")

@@ -1,0 +1,130 @@
+"""Updates of a saved model: appended to its journal, and now and then written as a new snapshot.
+
+A record of the journal is on the disk when `update` returns, and is taken in when the model is loaded. A snapshot is
+written instead when the journal has grown long, and when users are removed: then nothing of them stays in the folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from komd import journal, store
+from komd.checks import one_of
+from komd.engine.catalogue import OnUnknown
+from komd.engine.recommender import Recommender
+from komd.engine.update_batch import UpdateBatch
+from komd.engine.updates import Updatable, UpdateReport
+from komd.errors import InputError
+from komd.models.registry import restored
+
+__all__ = ["SavedUpdate", "update", "update_saved"]
+
+_LONGEST = 4 << 20  # bytes of a journal; beyond that the model is written anew
+_TRIES = 100  # of an update, while others change the same folder
+
+
+class SavedUpdate(NamedTuple):
+    """What an update of a saved model did."""
+
+    report: UpdateReport | None
+    """What changed; None if nothing did."""
+    compacted: bool
+    """Whether the model was written anew, without a journal."""
+    journal: int
+    """The bytes of the journal now."""
+
+
+def update(
+    path: str | Path,
+    added: Any = None,
+    removed: Any = None,
+    *,
+    removed_users: Any = None,
+    repeated: str = "sum",
+    on_unknown: OnUnknown = "error",
+    compact: bool = False,
+    threads: int | None = None,
+    memory: str | int | None = None,
+) -> SavedUpdate:
+    """Update a saved model: when this returns the update is on the disk, and `komd.load` gives the updated model.
+
+    Parameters
+    ----------
+    path
+        The folder of the model.
+    added, removed, removed_users, repeated, on_unknown
+        As in `model.update`.
+    compact
+        Write the model anew, instead of appending to its journal. This is done anyway when the journal has grown long
+        and when users are removed.
+    threads, memory
+        As in `fit`.
+
+    Examples
+    --------
+    >>> import komd, tempfile
+    >>> folder = tempfile.mkdtemp() + "/plays.komd"
+    >>> komd.CFKOMD().fit([("ana", "i7"), ("ana", "i42"), ("bo", "i7"), ("cy", "i42")]).save(folder)
+    >>> print(komd.update(folder, added=[("bo", "i9")]).report)
+    pairs +1 −0, users +0 −0, items +1 −0; 1 rows of K renewed
+    >>> komd.load(folder).recommend("cy", n=1).to_arrow().column("item_id").to_pylist()
+    ['i7']
+    """
+    one_of("on_unknown", on_unknown, ("error", "skip"))
+    nothing = added is None and removed is None and removed_users is None
+    if nothing and not compact:
+        raise InputError("nothing to update: give added=, removed= or removed_users=")
+    batch = None if nothing else UpdateBatch.of(added, removed, removed_users, repeated)
+    return update_saved(
+        Path(path), lambda model: batch, on_unknown=on_unknown, compact=compact, threads=threads, memory=memory
+    )
+
+
+def update_saved(
+    path: Path,
+    make: Callable[[Updatable], UpdateBatch | None],
+    *,
+    on_unknown: OnUnknown = "skip",
+    compact: bool = False,
+    threads: int | None = None,
+    memory: str | int | None = None,
+) -> SavedUpdate:
+    """Update a saved model by the batch that `make` makes for it (None: there is nothing to do)."""
+    for attempt in range(_TRIES):
+        saved = store.load(path)
+        model = _updatable(restored(path, saved))
+        batch = make(model)
+        if batch is not None:
+            model.refresh(threads=threads, memory=memory)  # what the journal holds, apart from what comes now
+            model.last_update = None
+            model.take_in(batch, on_unknown).refresh(threads=threads, memory=memory)
+        report = model.last_update if batch is not None else None
+        record = batch.to_bytes() if batch is not None and report is not None else b""
+        size = journal.size(path, saved.manifest)
+        long = size + len(record) > _LONGEST
+        whole = (compact and bool(size or record)) or (bool(record) and (long or _forgets(batch, report)))
+        try:
+            if whole:
+                model.write(path, saved)
+            elif record:
+                journal.append(path, [record], manifest=saved.manifest, known=saved.tip)
+        except journal.Superseded:
+            if attempt == _TRIES - 1:
+                raise
+            continue
+        return SavedUpdate(report, whole, journal.size(path, store.manifest_text(path)))
+    raise AssertionError("unreachable")
+
+
+def _forgets(batch: UpdateBatch | None, report: UpdateReport | None) -> bool:
+    """Whether an update drops users, whose ids then must not stay in a journal."""
+    return bool((batch is not None and len(batch.gone)) or (report is not None and report.dropped_users))
+
+
+def _updatable(model: Recommender) -> Updatable:
+    if not isinstance(model, Updatable):
+        model.update()  # which says that it cannot
+        raise AssertionError("unreachable")
+    return model
