@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks import page_filter, page_movielens, page_msd, page_scale, page_weighted
+from benchmarks import page_filter, page_movielens, page_msd, page_scale, page_updates, page_weighted
 from benchmarks.measure import ROOT
 
 __all__ = ["page", "write"]
@@ -22,6 +22,7 @@ _SECTIONS = {
     "filter": ("filter.json", page_filter.section),
     "movielens": ("results.json", page_movielens.section),
     "weighted": ("weighted.json", page_weighted.section),
+    "updates": ("updates.json", page_updates.section),
 }
 
 

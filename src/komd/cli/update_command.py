@@ -57,7 +57,7 @@ def update(
     if store and (add or remove or remove_user):
         raise InputError("--store says all that is to be learned: give it without --add, --remove and --remove-user")
     count(threads)
-    start = clock.perf_counter()
+    start, added = clock.perf_counter(), None
     if store:
         from komd.serve.store_updates import stored_batch
 
@@ -67,8 +67,6 @@ def update(
     else:
         added = reading.read(add, memory) if add else None
         removed = reading.read_pairs(remove, memory) if remove else None
-        if added is not None and not as_json:
-            print(f"read     {added!r} in {clock.perf_counter() - start:.1f} s")
         done = komd.update(
             model,
             added,
@@ -86,6 +84,8 @@ def update(
         facts = {"update": report, "compacted": done.compacted, "journal_bytes": done.journal, "seconds": seconds}
         show.json_document({"path": str(model)} | facts)
         return
+    if added is not None:
+        print(f"read     {added!r}")
     kept = "the model written anew" if done.compacted else f"in its journal ({done.journal:,} bytes)"
     what = done.report if done.report is not None else "nothing changed"
     print(f"updated  {model}: {what}; {kept}, in {seconds:.1f} s")
