@@ -24,6 +24,9 @@ from komd.errors import InputError, UnknownIdError, argument
 __all__ = ["NewIds", "PairChanges", "PairState", "ResolvedPairs"]
 
 
+_NO_PAIRS = np.zeros(0, np.int64), np.zeros(0, np.int64)
+
+
 class PairState(NamedTuple):
     """What is known of some pairs: one of CHOSEN, DISLIKED, SEEN and REMOVED; weights and times of chosen ones."""
 
@@ -68,7 +71,7 @@ class PairChanges:
         self._check(batch)
         users_now, items_now = self.users.mark, self.items.mark
         try:
-            gone = self._pairs_of(self.users.find(batch.gone, on_unknown))
+            gone = self._pairs_of(self.users.find(batch.gone, on_unknown)) if len(batch.gone) else _NO_PAIRS
             users, items = self._numbers(batch, on_unknown)
             known = self._removable(batch, users, items, on_unknown)
             parts = [_removals(*gone)] if len(gone[0]) else []
@@ -134,6 +137,8 @@ class PairChanges:
         """Which statements can be made: all, except to remove what is not there, which is an error or passed over."""
         known = (users >= 0) & (items >= 0)
         removed = known & (batch.kinds == REMOVED)
+        if not removed.any() and known.all():
+            return known
         known[removed] = self._held(users[removed], items[removed])
         if on_unknown == "error" and not known.all():
             at = int(np.argmin(known))
@@ -245,12 +250,13 @@ def _state_after(
     kept = (removed < 0) & (before.kinds != REMOVED)
     old = np.where(kept, before.kinds, REMOVED).astype(np.int8)
     if rule in ("last", STORED):
-        # The last statement decides: by time, and by order where times are equal or not known.
-        moment = np.where(counts, times if rule == "last" else place, np.iinfo(np.int64).min)
+        # The last statement decides: by time, where it says one, and by order.
+        latest = np.iinfo(np.int64).max
+        moment = np.where(times == NO_TIME, latest, times) if rule == "last" else place
         last = np.lexsort((place, moment, counts, group))[np.append(starts[1:], size) - 1]
         said = counts[last]
         if rule == "last":
-            said &= ~((old == CHOSEN) & (before.times > times[last]))
+            said &= ~((old == CHOSEN) & (before.times > moment[last]))
         after = np.where(said, kinds[last], old).astype(np.int8)
         given = weights[last]
         was = old == CHOSEN
