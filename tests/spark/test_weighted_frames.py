@@ -51,15 +51,16 @@ def frame_of(spark, rows):
     return spark.createDataFrame(rows, schema).repartition(5)
 
 
-def interactions(rows, *, weighted=True, timed=True, **rule):
-    """What one machine reads from such rows."""
+def interactions(rows, *, weighted=True, timed=True, everyone=False, **rule):
+    """What one machine reads from such rows; with `everyone` also users and items that are in no history."""
     users, items = (sorted({row[k] for row in rows}) for k in (0, 1))
     keyed = [
         ((users.index(u), items.index(i)), plays, when, float("nan") if stars is None else stars)
         for u, i, plays, when, stars in rows
     ]
     chosen, dislikes, seen = merge_rows(keyed, **rule)
-    kept_users, kept_items = (sorted({key[k] for key in chosen}) for k in (0, 1))
+    kept = {*chosen, *dislikes, *seen} if everyone else chosen
+    kept_users, kept_items = (sorted({key[k] for key in kept}) for k in (0, 1))
     names = (
         Ids(pa.array([ids[k] for k in kept]), noun=noun)
         for ids, kept, noun in ((users, kept_users, "user"), (items, kept_items, "item"))

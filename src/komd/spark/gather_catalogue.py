@@ -1,4 +1,4 @@
-"""From a frame of interactions to a catalogue: Spark finds the ids and groups rows by user, workers pack them."""
+"""From a frame to interactions or a catalogue: Spark finds the ids and groups rows by user, workers pack them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from komd.rows import pointers
 from komd.spark.model_folder import context_of
 from komd.spark.row_columns import RowColumns
 
-__all__ = ["catalogue_of"]
+__all__ = ["catalogue_of", "interactions_of"]
 
 _NUMBERS = {"lengths": np.int32, "items": np.int32, "weights": np.float32, "times": np.int64}
 _ALIGNED = {"items", "weights", "times"}  # one number for each pair
@@ -31,7 +31,23 @@ _PACKED = ", ".join(["pairs long", "ids binary", *(f"{name} binary" for name in 
 
 
 def catalogue_of(frame: DataFrame, columns: RowColumns) -> Catalogue:
-    """The catalogue of a frame of interactions, the same as `Catalogue.of` makes on one machine.
+    """The catalogue of a frame of interactions, the same as `Catalogue.of` makes on one machine."""
+    data = interactions_of(frame, columns)
+    if not len(data.users):
+        raise InputError("nothing to learn from: the frame is empty")
+    if not columns.rule.rated:
+        return Catalogue.of(data)
+    if not data.pairs:
+        raise InputError(
+            f"no row has a rating of at least {columns.rule.liked:g} (liked): nothing is left"
+            if columns.rule.liked is not None
+            else f"every row has a rating of at most {columns.rule.disliked:g} (disliked): nothing is left"
+        )
+    return Catalogue.of(_of_histories(data))
+
+
+def interactions_of(frame: DataFrame, columns: RowColumns) -> Interactions:
+    """The distinct pairs of a frame, with users and items that are only disliked or seen; perhaps of nobody.
 
     Rows are shuffled once, by ranges of users, and cached (a frame that is read twice may not be the same twice). Then
     workers number the items, merge repeated pairs and pack them, so that only ids and numbers come to the driver.
@@ -39,7 +55,8 @@ def catalogue_of(frame: DataFrame, columns: RowColumns) -> Catalogue:
     with ExitStack() as cleanup:  # whatever happens, Spark drops what was cached
         rows = columns.selected(frame).repartitionByRange("user").persist()
         cleanup.callback(rows.unpersist)
-        columns.check_ids(rows)
+        if not columns.checked_rows(rows):
+            return columns.example()
         unit = columns.checked_unit(rows)
         items = _ascending(rows.select("item").distinct().sort("item").toArrow().column(0), "item")
         known, rule = context_of(frame.sparkSession).broadcast(items.values), columns.rule
@@ -53,16 +70,7 @@ def catalogue_of(frame: DataFrame, columns: RowColumns) -> Catalogue:
         parts = rows.mapInArrow(pack, _PACKED).persist()
         cleanup.callback(parts.unpersist)
         total: Any = parts.agg(F.sum("pairs")).first()
-        data = _joined(parts, items, int(total[0]), unit)
-    if not columns.rule.rated:
-        return Catalogue.of(data)
-    if not data.pairs:
-        raise InputError(
-            f"no row has a rating of at least {columns.rule.liked:g} (liked): nothing is left"
-            if columns.rule.liked is not None
-            else f"every row has a rating of at most {columns.rule.disliked:g} (disliked): nothing is left"
-        )
-    return Catalogue.of(_of_histories(data))
+        return _joined(parts, items, int(total[0]), unit)
 
 
 def _joined(parts: DataFrame, items: Ids, pairs: int, unit: str | None) -> Interactions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import socket
 import tempfile
@@ -15,10 +16,14 @@ from pyspark import SparkContext, SparkFiles
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from komd import store
+from komd import journal, store
+from komd.engine.recommender import Recommender
 from komd.errors import InputError, ModelFileError
+from komd.models.registry import load
 
-__all__ = ["Folder", "check_executors", "context_of", "ship"]
+__all__ = ["Folder", "check_executors", "context_of", "folder_beside", "save_and_ship", "ship"]
+
+_NUMBERED = re.compile(r"(.+)-([0-9]+)")
 
 
 @dataclass(frozen=True)
@@ -52,8 +57,14 @@ class Folder:
 
 
 def ship(context: SparkContext, path: Path, *, shared: bool) -> Folder:
-    """Make a saved model known to executors."""
+    """Make a saved model known to executors.
+
+    Executors map the arrays and read no journal: a model with updates in its journal is saved anew, with all of them
+    taken in, and shipped by Spark, even where the folder is shared.
+    """
     manifest = store.manifest_text(path)
+    if journal.size(path, manifest):
+        return save_and_ship(context, load(path))
     if shared:
         return Folder(manifest, str(path.absolute()))
     try:
@@ -65,6 +76,33 @@ def ship(context: SparkContext, path: Path, *, shared: bool) -> Folder:
     for file in staged:
         context.addFile(str(file))
     return Folder(manifest)
+
+
+def save_and_ship(context: SparkContext, model: Recommender, shared: Path | None = None) -> Folder:
+    """Save a model to a `shared` folder, or to a temporary one, and make it known to executors."""
+    with tempfile.TemporaryDirectory(prefix="komd-model-") as temporary:
+        path = shared or Path(temporary) / "model"
+        model.save(path)
+        return ship(context, path, shared=shared is not None)
+
+
+def folder_beside(path: Path) -> Path:
+    """A new empty folder beside that of a model on shared storage: the next of plays.komd, plays-2.komd, …"""
+    numbered = _NUMBERED.fullmatch(path.stem)
+    stem, number = (numbered[1], int(numbered[2])) if numbered else (path.stem, 1)
+    while True:
+        number += 1
+        found = path.with_name(f"{stem}-{number}{path.suffix}")
+        try:
+            found.mkdir()  # which no other driver can have made
+            return found
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise ModelFileError(
+                f"could not make the folder {found} for the updated model: {error.strerror}; choose another with "
+                "sharedFolder"
+            ) from error
 
 
 def _staged(file: Path) -> Path:

@@ -69,15 +69,14 @@ class RowColumns:
             )
         return rows.filter(F.col("rating").isNull() | (F.col("rating") != 0)).drop("rating")
 
-    def check_ids(self, rows: DataFrame) -> None:
-        """Refuse selected rows without ids, or no rows."""
+    def checked_rows(self, rows: DataFrame) -> int:
+        """How many rows are selected; InputError if some are without ids."""
         total, no_user, no_item = _counts(rows, F.lit(True), F.col("user").isNull(), F.col("item").isNull())
-        if total == 0:
-            raise InputError("nothing to learn from: the frame is empty")
         if no_user or no_item:
             missing = f"{no_user:,} without a {self.user}" if no_user else f"{no_item:,} without an {self.item}"
             advice = f"leave them out with frame.dropna(subset=[{self.user!r}, {self.item!r}])"
             raise InputError(f"of {total:,} rows {missing}; {advice}")
+        return total
 
     def checked_unit(self, rows: DataFrame) -> str | None:
         """The unit of the times of selected rows; InputError counts the rows with weights or times that are none."""

@@ -17,13 +17,15 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
 from komd.checks import one_of, whole
+from komd.engine.catalogue import OnUnknown
 from komd.engine.kernel_based import KernelBased
 from komd.engine.requests import candidate_items, moment
 from komd.errors import InputError
 from komd.models.registry import load_exactly
 from komd.spark.column_params import ColumnParams
+from komd.spark.frame_changes import FrameChanges
 from komd.spark.merged_rows import EVERY_ROW, RowRule
-from komd.spark.model_folder import Folder, check_executors, context_of, ship
+from komd.spark.model_folder import Folder, check_executors, context_of, folder_beside, save_and_ship, ship
 from komd.spark.row_columns import select_columns
 
 __all__ = ["KomdRecommenderModel", "UnknownIdsWarning"]
@@ -47,6 +49,7 @@ class KomdRecommenderModel(ColumnParams, Model):
     """A komd model whose lists are made by Spark's executors, which memory-map the same folder.
 
     `komd` is the model itself, as on one machine. The lists are exactly those that it gives, for any partitioning.
+    `update` makes another model of this one, which never changes.
 
     For models with a half-life, `at` is the moment from which ages are measured, as in `komd`'s `recommend`: "now", a
     date, a datetime (UTC unless it says otherwise) or ISO text. Methods that make lists take it as an argument;
@@ -67,7 +70,7 @@ class KomdRecommenderModel(ColumnParams, Model):
         types: tuple[T.DataType, T.DataType] | None = None,
     ) -> None:
         super().__init__()
-        self.komd = model
+        self._model = model.view()
         self._folder, self._memory = folder, memory
         catalogue = model.catalogue
         self._types = types or (from_arrow_type(catalogue.users.type), from_arrow_type(catalogue.items.type))
@@ -106,6 +109,11 @@ class KomdRecommenderModel(ColumnParams, Model):
         fitted = cls(model, folder, memory=memory)
         return fitted._set(**{name: value for name, value in given.items() if value is not None})
 
+    @property
+    def komd(self) -> KernelBased:
+        """The model as on one machine. To update or fit it there changes nothing here."""
+        return self._model.view()
+
     def save(self, path: str | Path) -> None:
         """Write the model to a folder on the driver: `komd.load` reads it, and so does `load` here."""
         self.komd.save(path)
@@ -114,6 +122,60 @@ class KomdRecommenderModel(ColumnParams, Model):
         """Change `at`."""
         moment(value)
         return self._set(at=str(value))
+
+    def update(
+        self,
+        added: DataFrame | None = None,
+        removed: DataFrame | None = None,
+        *,
+        removedUsers: DataFrame | Iterable[Any] | None = None,
+        onUnknown: OnUnknown = "error",
+        sharedFolder: str | Path | None = None,
+    ) -> KomdRecommenderModel:
+        """A new model that has learned the pairs of one frame and unlearned those of another; this one stays as it is.
+
+        It equals a model fitted to the pairs that remain, to the last bit, and has the same parameters. Users and items
+        may be new; those whose last pair is removed are dropped. Removals come first. Frames may be empty.
+
+        Parameters
+        ----------
+        added
+            A frame like that of `fit`, with the same columns and the same meaning: weights, times and ratings too. A
+            pair that the model has is merged with the new rows as `repeated` says.
+        removed
+            A frame of pairs to remove, of which only `userCol` and `itemCol` are read.
+        removedUsers
+            Users to remove with all their pairs: a frame with `userCol`, or a list of ids.
+        onUnknown
+            "error" refuses to remove a pair or a user that is not there; "skip" passes over it.
+        sharedFolder
+            Where the new model is saved, on storage that the driver and every executor mount at the same path. By
+            default a new folder beside the model's own, if that is shared (plays.komd, plays-2.komd, …); else Spark
+            ships the model's files to each executor.
+
+        Examples
+        --------
+        ::
+
+            today = model.update(plays_of_today, removedUsers=["ana"])
+            today.recommendForAllUsers(10)
+        """
+        context, folder = context_of(self._session), self._folder.path
+        if sharedFolder is not None and folder is not None and Path(sharedFolder).absolute() == Path(folder):
+            raise InputError(
+                f"{folder} is the folder of the model that is updated, which goes on serving from it; choose another "
+                "sharedFolder, or leave it out"
+            )
+        changes = FrameChanges(added, removed, removedUsers, self.row_columns)
+        changes.check(self._model)
+        check_executors(context)
+        model = changes.made(self._model, onUnknown, self._memory)
+        path = Path(sharedFolder) if sharedFolder is not None else None
+        if path is None and folder is not None:
+            path = folder_beside(Path(folder))
+        types = changes.id_types(self._types)
+        made = KomdRecommenderModel(model, save_and_ship(context, model, path), memory=self._memory, types=types)
+        return self._copyValues(made)
 
     # ---- lists --------------------------------------------------------------------------------------------------
 
