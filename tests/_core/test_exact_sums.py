@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from komd._core.exact_sums import sum_dense_rows, sum_gathered, sum_rows, sum_weights
+from komd._core.exact_sums import largest_bits, sum_dense_rows, sum_gathered, sum_rows, sum_weights
 from tests._core.arrays import random_rows, rows_of
 
 SCALE = 2.0**40
@@ -28,6 +28,8 @@ def test_sums_are_exact_and_the_same_in_any_order(seed):
     shuffled = np.empty_like(out)
     sum_dense_rows(np.ascontiguousarray(values[:, rng.permutation(values.shape[1])]), SCALE, shuffled)
     assert out.tolist() == shuffled.tolist()
+
+    assert np.int32(largest_bits(values.ravel().view(np.int32))).view(np.float32) == np.abs(values).max()
 
     indptr = np.concatenate([[0], np.sort(rng.integers(0, values.size + 1, 3)), [values.size]])
     compressed = np.empty(len(indptr) - 1, np.int64)

@@ -245,18 +245,13 @@ def test_dislikes_and_low_ratings_come_and_go():
         return komd.read(pa.table(columns), liked=4, disliked=2, **options)
 
     old = [("ana", "x", 5), ("ana", "y", 1), ("bo", "y", 4), ("bo", "z", 3), ("cy", "z", 5), ("cy", "x", 2)]
-    # Who likes nothing in what is read is not read, nor what nobody likes: here all do.
-    new = [
-        ("ana", "z", 1),
-        ("ana", "x", 4),
-        ("bo", "x", 5),
-        ("bo", "z", 4),
-        ("cy", "y", 4),
-        ("cy", "x", 3),
-        ("ana", "y", 3),
-    ]
-    model = komd.CFKOMD(dislikes_weight=0.2).fit(read(old)).update(read(new))
+    new = [("ana", "z", 1), ("bo", "x", 5), ("bo", "z", 4), ("cy", "y", 3), ("ana", "y", 3), ("dee", "x", 1)]
+    model = komd.CFKOMD(dislikes_weight=0.2).fit(read(old)).update(read(new, every_id=True))
     assert_equal(model, komd.CFKOMD(dislikes_weight=0.2).fit(read([*old, *new])))
+    assert_equal(
+        komd.CFKOMD(dislikes_weight=0.2).fit(read(old)).update(read(new[:1], every_id=True)),
+        komd.CFKOMD(dislikes_weight=0.2).fit(read([*old, new[0]])),
+    )
     model.update(removed=[("ana", "y"), ("bo", "z"), ("cy", "x")])
     left = [row for row in [*old, *new] if row[:2] not in {("ana", "y"), ("bo", "z"), ("cy", "x")}]
     assert_equal(model, komd.CFKOMD(dislikes_weight=0.2).fit(read(left)))

@@ -11,7 +11,7 @@ import numpy as np
 from komd._core.compile import compiled
 from komd._core.groups import Rows
 
-__all__ = ["sum_dense_rows", "sum_gathered", "sum_rows", "sum_weights"]
+__all__ = ["largest_bits", "sum_dense_rows", "sum_gathered", "sum_rows", "sum_weights"]
 
 
 @compiled
@@ -21,6 +21,18 @@ def sum_weights(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, ou
         weight = weights[v]
         for p in range(indptr[v], indptr[v + 1]):
             out[indices[p]] += weight
+
+
+@compiled
+def largest_bits(bits: np.ndarray) -> int:
+    """The bits of the largest absolute value among float32 numbers, given by their bits (int32): no NaN is among them.
+
+    The order of such bits, without the sign, is the order of the numbers; integers are compared many at a time.
+    """
+    top = np.int32(0)
+    for k in range(bits.shape[0]):
+        top = max(top, bits[k] & np.int32(0x7FFFFFFF))
+    return top
 
 
 @compiled

@@ -159,8 +159,8 @@ class ReadingOptions:
         str | None, _option(help="A DuckDB or SQLite file, or what else DuckDB can attach; the data is then SQL.")
     ] = None
 
-    def read(self, data: list[str], memory: str | None) -> Interactions:
-        """Interactions from files, or from the one query of a database."""
+    def read(self, data: list[str], memory: str | None, *, every_id: bool = False) -> Interactions:
+        """Interactions from files, or from the one query of a database; `every_id` as in `komd.read`."""
         import komd
 
         given = {name: value for name, value in vars(self).items() if value is not None}
@@ -168,7 +168,7 @@ class ReadingOptions:
             if self.weight is not None:
                 raise InputError("give --weight or --no-weight, not both")
             given["weight"] = False
-        return komd.read(self._source(data), **given, memory=memory)
+        return komd.read(self._source(data), **given, memory=memory, every_id=every_id)
 
     def read_pairs(self, data: list[str], memory: str | None) -> Pairs:
         """Pairs in their order, likewise."""

@@ -65,7 +65,7 @@ def update(
             model, lambda fitted: stored_batch(store, fitted), compact=compact, threads=threads, memory=memory
         )
     else:
-        added = reading.read(add, memory) if add else None
+        added = reading.read(add, memory, every_id=True) if add else None
         removed = reading.read_pairs(remove, memory) if remove else None
         done = komd.update(
             model,

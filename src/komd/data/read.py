@@ -37,6 +37,7 @@ def read(
     separator: str | None = None,
     database: Any = None,
     memory: str | int | None = None,
+    every_id: bool = False,
 ) -> Interactions:
     """Read who chose what, and where asked for, how much, when, and what was disliked; a repeated pair is one.
 
@@ -95,6 +96,9 @@ def read(
         attach. Files are opened to read only.
     memory : str or int, optional
         What DuckDB may use, as "4GB"; by default 60 % of what is free.
+    every_id : bool
+        With `liked` or `disliked`: keep users and items also if no row of theirs is part of a history. For
+        `model.update`, which knows the histories of before; a model is not fitted to such users and items.
 
     Returns
     -------
@@ -132,7 +136,7 @@ def read(
     column = None if weight is False else weight
     columns = ColumnRequest(user, item, rating, time, rated=rule.name, weight=column)
     note = weight is None and not columns.uses_ratings
-    request = RowRequest(columns, rule, time_unit, last_decides=repeated == "last", note_unused=note)
+    request = RowRequest(columns, rule, time_unit, last_decides=repeated == "last", note_unused=note, every_id=every_id)
     rows = read_rows(source, request, header, separator, database, allowed)
     for remark in rows.remarks:
         warnings.warn(remark, stacklevel=2)

@@ -49,6 +49,7 @@ class RowRequest(NamedTuple):
     time_unit: str | None = None
     last_decides: bool = False  # whether a repeated pair is what the last of its rows is rated
     note_unused: bool = False  # whether to tell of ratings that are not used
+    every_id: bool = False  # whether ids of rows that are not part of a history count too
 
 
 class ReadRows(NamedTuple):
@@ -183,7 +184,7 @@ def _collect(tables: list[SourceTable], request: RowRequest) -> ReadRows:
             if seen == 0:
                 raise InputError(f"{table.name} has {'a header but ' if table.text and table.named else ''}no rows")
         numbered.wait()
-        if numbered.chosen == 0:
+        if numbered.chosen == 0 and not request.every_id:
             raise InputError(rule.none_left)
         remarks: list[WordedWarning | None] = [None if checks.unused is None else checks.unused.remark()]
         times, unit = None, None
@@ -197,9 +198,9 @@ def _collect(tables: list[SourceTable], request: RowRequest) -> ReadRows:
             both = (chosen,) if disliked is None else (chosen, disliked)
             chosen, *rest = decided_by_last(*codes, times, *both)
             disliked = rest[0] if rest else None
-            if not chosen.any():
+            if not chosen.any() and not request.every_id:
                 raise InputError(rule.none_left)
-        user_ids, user_numbers, item_ids, item_numbers = numbered.finish(chosen)
+        user_ids, user_numbers, item_ids, item_numbers = numbered.finish(None if request.every_id else chosen)
     found = ReadRows(
         users=user_ids,
         items=item_ids,

@@ -329,4 +329,7 @@ def multiplied(
 
 def largest_of(values: NDArray[np.float32]) -> float:
     """The largest absolute value; 0 if there is none."""
-    return max(float(values.max(initial=0)), -float(values.min(initial=0)))
+    from komd._core.exact_sums import largest_bits
+
+    bits = largest_bits(np.ascontiguousarray(values).reshape(-1).view(np.int32))
+    return float(np.int32(bits).view(np.float32))
