@@ -20,6 +20,8 @@ files: nothing else imports Numba.
     numbering.py          distinct ids, numbered as they arrive
     compressed_rows.py    sorting, transposing and thinning of compressed rows
     cooccurrence.py       how many users chose both i and j, for a block of items i
+    exact_sums.py         sums over users or items that are the same in any order
+    renumbered.py         rows and matrices after an update: copied under new numbers, changed rows put in
     gather.py             what users need of rows of K that are counted and not kept
     factor_products.py    a low-rank correction of scores and entries; products with blocks of vectors
     row_products.py       its inner loop: four rows by four, in registers

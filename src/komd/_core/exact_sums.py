@@ -24,7 +24,7 @@ def sum_weights(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, ou
 
 
 @compiled
-def largest_bits(bits: np.ndarray) -> int:
+def largest_bits(bits: np.ndarray) -> np.int32:
     """The bits of the largest absolute value among float32 numbers, given by their bits (int32): no NaN is among them.
 
     The order of such bits, without the sign, is the order of the numbers; integers are compared many at a time.

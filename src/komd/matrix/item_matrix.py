@@ -176,6 +176,17 @@ class ItemMatrix(ABC):
         Entries are rounded to multiples of one power of two and summed as integers: the same sums in any order.
         """
 
+    def sums_after(
+        self,
+        before: ItemMatrix,
+        S: NDArray[np.float64],
+        source: NDArray[np.int32],
+        changed: NDArray[np.bool_],
+        threads: int | None = None,
+    ) -> NDArray[np.float64]:
+        """`sums` after an update of the matrix `before`, whose sums were S; `source` and `changed` as in `Renewal`."""
+        return self.sums(threads)
+
     def sums_of(self, block: tuple[int, int]) -> NDArray[np.float64]:
         """S_i of a block of rows, as `block_sums` is asked for them: without a low-rank correction."""
         return self.sums()[slice(*block)]

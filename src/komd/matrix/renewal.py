@@ -16,9 +16,11 @@ from komd import threads as pool
 from komd._core.groups import Rows
 from komd.matrix.streamed import StreamedMatrix
 
-__all__ = ["Renewal"]
+__all__ = ["Renewal", "renewed_sums"]
 
 _CHUNK = 1 << 20  # counts made by a thread before they are turned into values
+_SHARE = 0.25  # of all counts: if changed rows take more, the sums are made anew
+_EXACT = 2.0**53  # integers up to this are exact in double precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,3 +89,57 @@ class Renewal:
         other = None if of.kernel.symmetric else of.values(both.copy(), columns, rows)
         values = of.values(both, rows, columns)
         return Rows(indptr, columns), values, values if other is None else other
+
+
+def renewed_sums(
+    before: StreamedMatrix, S: NDArray[np.float64], by: Renewal, threads: int | None = None
+) -> NDArray[np.float64] | None:
+    """The row sums of `by.fresh`, a symmetric K, from those before: what changed rows add to the others is replaced.
+
+    All in integers, hence equal to sums made anew. None where that is not possible, or takes longer.
+    """
+    scale, fresh = before.sums_scale, by.fresh
+    if fresh.sums_scale != scale or not fresh.of.kernel.symmetric or float(S.max(initial=0)) * scale >= _EXACT:
+        return None
+    gone = np.flatnonzero(by.numbers(before.items) < 0).astype(np.int32)
+    if by.share > _SHARE or Renewal(before, gone, _among(gone, before.items)).share > _SHARE:
+        return None
+    totals = np.rint(S * scale).astype(np.int64)
+    _add_rows(before, gone, -1, scale, totals, threads)
+    renewed = np.where(by.kept >= 0, totals[by.kept], 0)
+    of_rows = _add_rows(fresh, by.rows, 1, scale, renewed, threads)
+    renewed[by.rows] = of_rows
+    return renewed / scale
+
+
+def _add_rows(
+    matrix: StreamedMatrix,
+    rows: NDArray[np.int32],
+    sign: int,
+    scale: float,
+    totals: NDArray[np.int64],
+    threads: int | None,
+) -> NDArray[np.int64]:
+    """Add the entries of these rows to the totals of their columns; returns the sum of each row."""
+    matrix.prepare()
+
+    def part(block: tuple[int, int]) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+        some = rows[slice(*block)]
+        lengths, columns, both = matrix.row_counts(some)
+        values = matrix.of.values(both, np.repeat(some, lengths), columns)
+        return columns, np.rint(values * scale).astype(np.int64), lengths
+
+    sums = [np.zeros(0, np.int64)]
+    blocks = pool.even_blocks(np.minimum(matrix.work_of(rows), matrix.items) + 1, _CHUNK)
+    for columns, entries, lengths in pool.run(part, blocks, threads=threads):
+        np.add.at(totals, columns, sign * entries)
+        ends = np.cumsum(lengths)
+        running = np.append(0, np.cumsum(entries))
+        sums.append(running[ends] - running[ends - lengths])
+    return np.concatenate(sums)
+
+
+def _among(items: NDArray[np.int32], size: int) -> NDArray[np.bool_]:
+    out = np.zeros(size, np.bool_)
+    out[items] = True
+    return out

@@ -111,10 +111,10 @@ class StreamedMatrix(ItemMatrix):
         return _joined(block_sums(blocks))
 
     def sums_of(self, block: tuple[int, int]) -> NDArray[np.float64]:
-        return SparseMatrix(*self.block(*block, self.counter())).fixed_sums(self._sums_scale)
+        return SparseMatrix(*self.block(*block, self.counter())).fixed_sums(self.sums_scale)
 
     @cached_property
-    def _sums_scale(self) -> float:
+    def sums_scale(self) -> float:
         """What entries are multiplied by before they are rounded and summed: the same for all blocks."""
         of = self.of
         if of.kernel.symmetric and of.kernel.unit_diagonal:
@@ -122,6 +122,21 @@ class StreamedMatrix(ItemMatrix):
         most = 1.0 if of.user_weights is None else float(of.weights_of(of.user_weights).max(initial=1))
         scale = 1.0 if of.scale is None else float(of.scale.max(initial=1)) ** 2
         return scale_for(max(1.0, most * float(self._popularity.max(initial=1))) * scale, self.items)
+
+    def sums_after(
+        self,
+        before: ItemMatrix,
+        S: NDArray[np.float64],
+        source: NDArray[np.int32],
+        changed: NDArray[np.bool_],
+        threads: int | None = None,
+    ) -> NDArray[np.float64]:
+        from komd.matrix.renewal import Renewal, renewed_sums
+
+        if isinstance(self.of.kernel, Linear) or not isinstance(before, StreamedMatrix):
+            return self.sums(threads)
+        found = renewed_sums(before, S, Renewal(self, source, changed), threads)
+        return self.sums(threads) if found is None else found
 
     def _linear_sums(self, threads: int | None) -> NDArray[np.float64]:
         """Σ_j Σ_{v ∈ U_i ∩ U_j} w_v r_i r_j, taken user by user: no entry of K is needed."""
