@@ -89,7 +89,7 @@ class Record:
 
     @staticmethod
     def of(size: int) -> Record:
-        return Record(*(np.full(size, np.nan) for _ in range(3)))
+        return Record(np.full(size, np.nan), np.full(size, np.nan), np.full(size, np.nan))
 
 
 def replay(stream: Stream, text: str) -> dict[str, Record]:
