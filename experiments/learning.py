@@ -1,6 +1,6 @@
 """A day simulated: what models that learn from every event are worth beside models that are refitted now and then.
 
-    python -m experiments.learning                     # some six minutes on two cores
+    python -m experiments.learning                     # about a quarter of an hour on two cores
     python -m experiments.learning --sets ciao         # this data set; the page is written from all that was kept
     python -m experiments.learning --page              # only writes the page
 

@@ -69,7 +69,8 @@ def page(results: Results) -> str:
     names = [name for name in SETS if name in results]
     if not names:
         return HEAD + "\nNot measured yet: `python -m experiments.learning`.\n"
-    out = [HEAD, "## In short\n", *(in_short(name, results[name]) for name in names), exactness(results, names)]
+    out = [HEAD, "## In short\n", "".join(in_short(name, results[name]) for name in names)]
+    out.append(exactness(results, names))
     out.append(
         f"![recall@{N} by hour of the day, for every method and contender, on each data set](figures/{FIGURE}.svg)\n"
     )
@@ -136,7 +137,8 @@ def section(name: str, found: Results) -> str:
     out.append(
         wrapped(
             "*Item unknown*: events whose item the model did not know. *History unknown*: events at which it knew "
-            "nothing of the user's history, and recommended popular items."
+            "nothing of the user's history, and recommended popular items. On *items known the night before* the "
+            "comparison is uneven: a model that knows fewer items has fewer candidates to place before them."
         )
     )
     out += ["### By window\n", windows(found), "### Whose events\n", own(found), "### Seconds\n", seconds(found)]
