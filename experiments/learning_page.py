@@ -188,7 +188,7 @@ def own(found: Results) -> str:
             "history in the question stays the same. *Others' events* is this model minus that of the night before "
             "(which has what the user did before the day, if anything); *the user's own* is learning minus this model: "
             "this part of the gain is no news about other users, but K with the user's own pairs in it, as after any "
-            "fit to data that contain the user."
+            "fit to data that contain the user. This part was added to explain the figures above, after they were seen."
         )
         + "\n"
         + markdown(head, rows)
@@ -217,8 +217,8 @@ def seconds(found: Results) -> str:
         + wrapped(
             f"How many times as long a refit takes as an update with {BATCH} events, by the medians of the last ten; "
             f"and in brackets how many times as long all updates took as all hourly refits: {listed(words)}. Reading "
-            f"the pairs is part of both. The fit before the day is not counted. Machine: {machine()}; other work on it "
-            "slowed all of them."
+            f"the pairs is part of both. The fit before the day is not counted. Machine: {machine()}; other programs ran "
+            "on it meanwhile, so that these times are rough."
         )
     )
 
