@@ -217,8 +217,8 @@ def seconds(found: Results) -> str:
         + wrapped(
             f"How many times as long a refit takes as an update with {BATCH} events, by the medians of the last ten; "
             f"and in brackets how many times as long all updates took as all hourly refits: {listed(words)}. Reading "
-            f"the pairs is part of both. The fit before the day is not counted. Machine: {machine()}; other programs ran "
-            "on it meanwhile, so that these times are rough."
+            f"the pairs is part of both. The fit before the day is not counted. Machine: {machine()}; other programs "
+            "ran on it meanwhile, so that these times are rough."
         )
     )
 
