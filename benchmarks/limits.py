@@ -139,7 +139,7 @@ def counting(indptr: Any, indices: Any, items: int, counts: float = 2e8) -> dict
         counter, ends = np.zeros(items, np.int32), np.zeros(2, np.int64)
         columns, found = np.empty(items + 1, np.int32), np.empty(items + 1, np.int32)
         for i in sample.tolist():
-            count_pairs(matrix.pairs, i, i + 1, counter, ends, columns, found, None)
+            count_pairs(matrix.pairs, np.array([i], np.int32), counter, ends, columns, found, None)
 
     def gather() -> None:
         empty = np.zeros(0, np.int32)

@@ -61,7 +61,9 @@ def test_sparse_rows(problem):
     indptr = np.zeros(last - first + 1, np.int64)
     indices, counts = np.empty((last - first) * m + 1, np.int32), np.empty((last - first) * m + 1, kind)
     counter = np.zeros(m, kind)
-    count_pairs(pairs_of(R)[0], first, last, counter, indptr, indices, counts, weights, values)
+    count_pairs(
+        pairs_of(R)[0], np.arange(first, last, dtype=np.int32), counter, indptr, indices, counts, weights, values
+    )
     assert not counter.any()  # left as it was found
     expected = expected[first:last]
     for row, (start, stop) in enumerate(pairwise(indptr)):
@@ -130,7 +132,7 @@ def test_full_and_thin_rows_of_a_wide_matrix(weighted):
     indptr = np.zeros(601, np.int64)
     indices, counts = np.empty(600 * 600 + 1, np.int32), np.empty(600 * 600 + 1, kind)
     counter = np.zeros(600, kind)
-    count_pairs(pairs_of(R)[0], 0, 600, counter, indptr, indices, counts, weights, values)
+    count_pairs(pairs_of(R)[0], np.arange(600, dtype=np.int32), counter, indptr, indices, counts, weights, values)
     filled = csr_array((counts[: indptr[-1]], indices[: indptr[-1]], indptr), shape=(600, 600))
     assert not counter.any() and filled.has_sorted_indices
     sizes = np.diff(indptr)

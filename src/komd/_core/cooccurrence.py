@@ -108,8 +108,7 @@ def count_row(
 @compiled
 def count_pairs(
     pairs: CountedPairs,
-    first: int,
-    last: int,
+    rows: np.ndarray,
     counter: np.ndarray,
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -117,7 +116,7 @@ def count_pairs(
     weights: np.ndarray | None = None,
     values: PairValues | None = None,
 ) -> None:
-    """Compressed rows first..last of the co-occurrence matrix, columns ascending.
+    """These rows of the co-occurrence matrix, compressed, columns ascending.
 
     `counter` is scratch of one number per item, all zero on entry and on return. `indptr` (rows + 1)
     is filled from indptr[0]; `indices` and `counts` are long enough for every row, and one place
@@ -125,7 +124,8 @@ def count_pairs(
     """
     mean = pairs.user_items.size // max(pairs.user_indptr.size - 1, 1)
     end = indptr[0]
-    for i in range(first, last):
+    for r in range(rows.size):
+        i = rows[r]
         start = end
         first_pair, stop = pairs.item_indptr[i], pairs.item_indptr[i + 1]
         whole = (stop - first_pair) * mean > counter.size  # so many counts that a list would not be short
@@ -145,7 +145,7 @@ def count_pairs(
                 j = indices[p]
                 counts[p] = counter[j]
                 counter[j] = 0
-        indptr[i - first + 1] = end
+        indptr[r + 1] = end
 
 
 @compiled

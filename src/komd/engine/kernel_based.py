@@ -67,7 +67,7 @@ class KernelBased(Updatable):
             stages,
             histories.rows,
             len(catalogue.order),
-            storage=self.storage if before is None else matrix.storage,
+            storage=self.storage,
             threads=threads,
             memory=memory,
             values=values,

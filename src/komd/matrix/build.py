@@ -56,7 +56,7 @@ def build(
     for builds that begin alike; exact filters are then made in single precision where that is accurate enough, and
     items are scaled in single precision. `values` are those of pairs, h_vi, aligned with the rows: what
     `stages.weighting` names; without it they are ignored. With `before`, an update, what it leaves as it was is copied
-    from the matrix before: the same K, to the last bit, held as before. `popularity` is how many users each item has,
+    from the matrix before, if K is to be held as before: the same K, to the last bit. `popularity` is how many users each item has,
     if that is known.
     """
     popularity = np.bincount(rows.indices, minlength=items) if popularity is None else popularity
@@ -192,9 +192,9 @@ class _Build:
 
         def make() -> ItemMatrix:
             entries = self._entries(stages)
-            if self.before is not None:
-                return self.before.renewed(entries, self.rows, self.threads)
             held = self._planned(storage, memory, weighted=entries.pair_values is not None).storage
+            if self.before is not None and self.before.matrix.storage == held:
+                return self.before.renewed(entries, self.rows, self.threads)
             return matrix_from_counts(entries, self.rows, held, self.threads)
 
         return self._kept(stages, storage, make)

@@ -77,7 +77,8 @@ class Renewal:
         fresh.prepare()
 
         def part(block: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
-            return fresh.row_counts(self.rows[slice(*block)])
+            indptr, columns, both = fresh.row_counts(self.rows[slice(*block)], fresh.counter())
+            return np.diff(indptr), columns, both
 
         blocks = pool.even_blocks(np.minimum(self.work, fresh.items) + 1, _CHUNK)
         parts = list(pool.run(part, blocks, threads=threads))
@@ -125,7 +126,8 @@ def _add_rows(
 
     def part(block: tuple[int, int]) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
         some = rows[slice(*block)]
-        lengths, columns, both = matrix.row_counts(some)
+        indptr, columns, both = matrix.row_counts(some, matrix.counter())
+        lengths = np.diff(indptr)
         values = matrix.of.values(both, np.repeat(some, lengths), columns)
         return columns, np.rint(values * scale).astype(np.int64), lengths
 

@@ -24,7 +24,7 @@ from komd.matrix.item_matrix import (
     multiplied,
 )
 from komd.matrix.low_rank import LowRankMatrix
-from komd.rows import pointers
+from komd.rows import places, pointers
 
 if TYPE_CHECKING:
     from komd.matrix.renewal import Renewal
@@ -147,6 +147,7 @@ def _by_row(by: Renewal, threads: int | None) -> SparseMatrix:
     rows = np.repeat(by.rows, np.diff(indptr))
     others = ~by.changed[columns]
     rows, columns = np.concatenate([rows, columns[others]]), np.concatenate([columns, rows[others]])
-    order = np.lexsort((columns, rows))
-    found = np.concatenate([values, mirrored[others]])[order]
-    return SparseMatrix(pointers(np.bincount(rows, minlength=by.fresh.items)), columns[order], found)
+    # A row is all of the first kind or all of the second, and both are ascending: sorting by rows is enough.
+    ends = pointers(np.bincount(rows, minlength=by.fresh.items))
+    order = places(rows, ends)
+    return SparseMatrix(ends, columns[order], np.concatenate([values, mirrored[others]])[order])

@@ -183,31 +183,22 @@ class StreamedMatrix(ItemMatrix):
         self, first: int, last: int, counter: NDArray[np.generic]
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
         """Rows first..last of K, compressed."""
-        indptr, columns, both = self._counts(first, last, counter)
-        rows = np.repeat(np.arange(first, last, dtype=np.int32), np.diff(indptr))
-        return indptr, columns, self.of.values(both, rows, columns)
+        rows = np.arange(first, last, dtype=np.int32)
+        indptr, columns, both = self.row_counts(rows, counter)
+        return indptr, columns, self.of.values(both, np.repeat(rows, np.diff(indptr)), columns)
 
-    def _counts(
-        self, first: int, last: int, counter: NDArray[np.generic]
+    def row_counts(
+        self, rows: NDArray[np.int32], counter: NDArray[np.generic]
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
-        """What the users of two items weigh together, for rows first..last, compressed."""
+        """What the users of two items weigh together, for these rows, compressed."""
         from komd._core.cooccurrence import count_pairs
 
         # One place more than can be filled: the branch-free list writes one ahead of its end.
-        room = int(np.minimum(self.work_of(np.arange(first, last, dtype=np.int32)), self.items).sum())
-        indptr, columns = np.zeros(last - first + 1, np.int64), np.empty(room + 1, np.int32)
-        of, counts = self.of, np.empty(room + 1, self.of.number)
-        count_pairs(self.pairs, first, last, counter, indptr, columns, counts, of.user_weights, self.pair_values)
+        room = int(np.minimum(self.work_of(rows), self.items).sum()) + 1
+        indptr, columns = np.zeros(len(rows) + 1, np.int64), np.empty(room, np.int32)
+        of, counts = self.of, np.empty(room, self.of.number)
+        count_pairs(self.pairs, rows, counter, indptr, columns, counts, of.user_weights, self.pair_values)
         return indptr, columns[: indptr[-1]].copy(), of.weights_of(counts[: indptr[-1]])
-
-    def row_counts(self, rows: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
-        """The same for these rows: their lengths, columns and weights, one row after another."""
-        counter = self.counter()
-        found = [self._counts(i, i + 1, counter) for i in rows.tolist()]
-        empty = (np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0))
-        parts = [(indptr[1:], columns, both) for indptr, columns, both in found]
-        lengths, columns, both = (np.concatenate(each) for each in zip(empty, *parts, strict=True))
-        return lengths, columns, both
 
     def in_memory(
         self, items: NDArray[np.int32], room: Callable[[], int] | None = None, threads: int | None = None
@@ -221,12 +212,10 @@ class StreamedMatrix(ItemMatrix):
         """These rows (distinct, ascending) and no others: everything else in the answer is empty."""
 
         def part(block: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-            counter = self.counter()
-            found = [self.block(i, i + 1, counter) for i in rows[block[0] : block[1]].tolist()]
-            lengths, columns, values = zip(
-                *((indptr[1:], columns, values) for indptr, columns, values in found), strict=True
-            )
-            return np.concatenate(lengths), np.concatenate(columns), np.concatenate(values)
+            some = rows[slice(*block)]
+            indptr, columns, both = self.row_counts(some, self.counter())
+            lengths = np.diff(indptr)
+            return lengths, columns, self.of.values(both, np.repeat(some, lengths), columns)
 
         self.prepare()
         pieces = pool.blocks(len(rows), max(1, min(64, -(-len(rows) // (4 * pool.count(threads))))))
