@@ -56,8 +56,8 @@ def build(
     for builds that begin alike; exact filters are then made in single precision where that is accurate enough, and
     items are scaled in single precision. `values` are those of pairs, h_vi, aligned with the rows: what
     `stages.weighting` names; without it they are ignored. With `before`, an update, what it leaves as it was is copied
-    from the matrix before, if K is to be held as before: the same K, to the last bit. `popularity` is how many users each item has,
-    if that is known.
+    from the matrix before, if K is to be held as before: the same K, to the last bit. `popularity` is how many users
+    each item has, if that is known.
     """
     popularity = np.bincount(rows.indices, minlength=items) if popularity is None else popularity
     return _Build(rows, items, values, popularity, storage, threads, memory, cache, before).matrix(stages)
