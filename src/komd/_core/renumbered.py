@@ -12,10 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from komd._core.compile import compiled
+from komd._core.compile import compiled, inner
 from komd._core.groups import Rows, StoredMatrix
 
 __all__ = ["RowChanges", "find_pairs", "renew_dense", "renew_rows", "renew_sparse", "renewed_lengths"]
+
+
+_SHORT = 64  # numbers that are sorted by insertion
 
 
 class RowChanges(NamedTuple):
@@ -56,6 +59,21 @@ def find_pairs(rows: Rows, users: np.ndarray, items: np.ndarray, out: np.ndarray
         out[k] = low if low < stop and rows.indices[low] == items[k] else -1
 
 
+@inner
+def _sort(values: np.ndarray, size: int) -> None:
+    """The first `size` values in ascending order; quick where they are few and nearly in order."""
+    if size > _SHORT:
+        values[:size].sort()
+        return
+    for k in range(1, size):
+        value = values[k]
+        at = k
+        while at > 0 and values[at - 1] > value:
+            values[at] = values[at - 1]
+            at -= 1
+        values[at] = value
+
+
 @compiled
 def renew_rows(old: Rows, changes: RowChanges, first: int, last: int, out: Rows, places: np.ndarray) -> None:
     """Fill the new rows first..last, ascending; `out.indptr` says how long they are.
@@ -94,8 +112,7 @@ def renew_rows(old: Rows, changes: RowChanges, first: int, last: int, out: Rows,
         for k in range(a, changes.added.indptr[r + 1]):
             sorting[waiting] = (np.int64(changes.added.indices[k]) << 32) | (np.int64(1) << 31) | (k - a)
             waiting += 1
-        if waiting > 1:
-            sorting[:waiting].sort()
+        _sort(sorting, waiting)
         # Merged from the end: what is kept stands at the beginning already.
         at = end - 1
         kept -= 1

@@ -260,7 +260,7 @@ def _state_after(
         return PairState(after, single_precision(weight.astype(np.float64)), np.where(said, later, before.times))
     after = np.minimum(np.minimum.reduceat(np.where(counts, kinds, REMOVED), starts), old).astype(np.int8)
     chosen, was = counts & (kinds == CHOSEN), old == CHOSEN
-    each = np.where(np.isnan(weights) | (rule == "count"), 1.0, weights)
+    each = np.where(np.isnan(weights), 1.0, weights)
     if rule == "max":
         weight = np.maximum.reduceat(np.where(chosen, each, 0.0), starts)
         weight = np.maximum(weight, np.where(was, before.weights, 0.0))

@@ -122,8 +122,8 @@ class Updatable(ItemBased):
         removed_users
             Ids of users to remove with all their pairs.
         repeated
-            What the weight of a pair becomes that is added again, as in `komd.read`: the sum, the largest, the last, or
-            how often it was added.
+            What the weight of a pair becomes that is added again, as in `komd.read`: "sum", "max" or "last". "count" is
+            like "sum": what is added was counted when it was read.
         on_unknown
             "error" refuses to remove a pair or a user that is not there; "skip" passes over it.
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamedMatrix"]
 
+_FEW = 64  # rows are looked at one by one if they are fewer than one in so many
 _CHUNK = 1 << 20  # counts made by a thread before they are turned into values
 _SPARE = 1.3  # room for the strips' being fuller than expected; where it does not do, the arrays grow
 _NO_TARGETS = np.zeros(0, np.int32)
@@ -178,9 +179,7 @@ class StreamedMatrix(ItemMatrix):
         from komd._core.cooccurrence import count_pairs
 
         # One place more than can be filled: the branch-free list writes one ahead of its end.
-        room = min(
-            (last - first) * self.items, int(self.work[first:last].sum()) if "work" in self.__dict__ else 1 << 62
-        )
+        room = int(np.minimum(self.work_of(np.arange(first, last, dtype=np.int32)), self.items).sum())
         indptr, columns = np.zeros(last - first + 1, np.int64), np.empty(room + 1, np.int32)
         of, counts = self.of, np.empty(room + 1, self.of.number)
         count_pairs(self.pairs, first, last, counter, indptr, columns, counts, of.user_weights, self.pair_values)
@@ -199,7 +198,7 @@ class StreamedMatrix(ItemMatrix):
         self, items: NDArray[np.int32], room: Callable[[], int] | None = None, threads: int | None = None
     ) -> SparseMatrix | None:
         rows = np.unique(items)
-        if room is not None and 8 * int(np.minimum(self.work[rows], self.items).sum()) > room():
+        if room is not None and 8 * int(np.minimum(self.work_of(rows), self.items).sum()) > room():
             return None
         return self._some_rows(rows, threads)
 
@@ -358,7 +357,9 @@ class StreamedMatrix(ItemMatrix):
         return np.diff(self.by_item.indptr)
 
     def work_of(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
-        """`work` of these rows, without that of all others."""
+        """`work` of these rows."""
+        if "work" in self.__dict__ or len(rows) * _FEW > self.items:
+            return self.work[rows]
         lengths = np.diff(self._rows.indptr)
         indptr, users = self.by_item
         return np.array([lengths[users[indptr[i] : indptr[i + 1]]].sum() for i in rows.tolist()], np.int64)
@@ -366,9 +367,11 @@ class StreamedMatrix(ItemMatrix):
     @cached_property
     def work(self) -> NDArray[np.int64]:
         """Counts to be made for each row."""
-        lengths = np.diff(self._rows.indptr)
-        of_pair = np.repeat(lengths, lengths)
-        return np.bincount(self._rows.indices, weights=of_pair, minlength=self.items).astype(np.int64)
+        from komd._core.cooccurrence import reach
+
+        out = np.zeros(self.items, np.int64)
+        reach(*self._rows, out)
+        return out
 
     @property
     def _all(self) -> NDArray[np.int32]:
