@@ -49,7 +49,7 @@ class Stages:
         is another K, in a cache for one; the values themselves are given beside the rows.
     normalised
         Whether the lengths of items have a mean square of 1 in the entries of K themselves. A filter takes them so.
-        Without one, entries are held divided by a `factor` that is kept apart: then an entry depends on two items alone.
+        Without one, entries are held divided by a `factor` that is kept apart: an entry then depends on two items.
     """
 
     kernel: Kernel
