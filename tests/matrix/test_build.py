@@ -50,9 +50,11 @@ def test_the_stages_are_their_formulas(kernel, storage):
     K /= np.diag(K)[popularity > 0].mean()
     model = komd.CFKOMD(kernel=kernel, user_damping=gamma, popularity=beta, storage=storage)
     model.fit(scipy.sparse.csr_matrix(R.astype(np.float32)))
-    got = np.array([model.matrix.row(i) for i in range(R.shape[1])])
+    held = np.array([model.matrix.row(i) for i in range(R.shape[1])])
+    got = held * model.factor
     assert np.allclose(got, K, atol=3e-7)
-    assert np.array_equal(got, got.T)
+    assert np.allclose(model.S * model.factor, K.sum(axis=1), rtol=1e-6)
+    assert np.array_equal(held, held.T)
     assert np.linalg.eigvalsh(got.astype(float)).min() > -1e-6
     assert np.diag(got)[popularity > 0].mean() == pytest.approx(1, abs=1e-6)
 
@@ -67,7 +69,8 @@ def test_the_head_is_made_of_k_scaled_by_popularity(storage, ridge, head):
     """All vectors are kept, so that nothing depends on where a few of them are cut off."""
     data = scipy.sparse.csr_matrix(random_choices(5, users=300, items=20).astype(np.float32))
     stages = {"user_damping": 0.5, "popularity": 0.3}
-    K = full(komd.CFKOMD(**stages, storage="dense").fit(data).matrix)
+    plain = komd.CFKOMD(**stages, storage="dense").fit(data)
+    K = full(plain.matrix) * plain.factor
     values, vectors = np.linalg.eigh(K)
     kept = values > 1e-4
     values, vectors = values[kept], vectors[:, kept]
@@ -222,6 +225,7 @@ def test_filters_and_priors_are_made_of_weighted_k(kernel, stages, storage):
     H = (np.random.default_rng(1).pareto(1, R.shape) + 0.1).astype(np.float32)
     asked = Stages(kernel, 0.5, 0.3, **(stages | {"rank": 20} if "rank" in stages else stages), weighting="linear")
     scale = asked.item_scale(popularity)
+    assert (scale**2).mean() * (asked.factor(popularity) or 1.0) == pytest.approx(1)
     K = TWINS[kernel](reference.item_vectors(R, H, 0.5)) * np.outer(scale, scale)
     if asked.filtered:
         values, vectors = np.linalg.eigh(K)

@@ -36,9 +36,11 @@ def test_it_is_k_and_a_product(stages, storage, power):
     d = model.catalogue.popularity
     p = d**power * (d > 0)
     p /= np.sqrt((p[d > 0] ** 2).mean())
-    K = full(model)
-    assert np.allclose(K, full(without) + 0.02 * np.outer(p, p), atol=2e-6)
-    assert np.allclose(model.S, K.sum(axis=1), atol=1e-4)
+    factor = model.factor or 1.0
+    K, S = full(model) * factor, model.S * factor
+    assert model.factor == without.factor and (model.factor is None) == ("user_damping" not in stages)
+    assert np.allclose(K, full(without) * factor + 0.02 * np.outer(p, p), atol=2e-6)
+    assert np.allclose(S, K.sum(axis=1), atol=1e-4)
     users = model.catalogue.histories.block(0, 40)
     for u in range(3):  # the problem that is solved is the one of this K
         own = users.block(u, u + 1)
@@ -52,7 +54,7 @@ def test_it_is_k_and_a_product(stages, storage, power):
     scores = model.block_scores(users)
     for u in range(len(users)):
         own = slice(users.indptr[u], users.indptr[u + 1])
-        expected = weights[own] @ K[users.indices[own]] - offsets[u] * model.S
+        expected = weights[own] @ K[users.indices[own]] - offsets[u] * S
         assert np.allclose(scores[u], expected, atol=1e-5)
 
 

@@ -5,8 +5,8 @@ global vector S of the items:
 
     score(u, j) = t_j Σ_{i ∈ I_u} w_i M(i, j) − b S_j
 
-A method says what M, S and t (by default 1) are when it learns, and what w and b are for a history. Everything else is
-here.
+A method says what M, S and t (by default 1) are when it learns, and what w and b are for a history. M and S may be held
+divided by one `factor`, which is then part of t. Everything else is here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,8 @@ __all__ = ["ItemBased", "Neighbourhood", "SumsElsewhere"]
 SumsElsewhere: TypeAlias = Callable[[ItemMatrix, list[tuple[int, int]]], Iterable[NDArray[np.float64]]]
 """The sums of blocks of rows of a matrix, as `BlockSums`."""
 
+Number = TypeVar("Number", np.float32, np.float64)
+
 _ROWS_SHARE = 0.3  # of the room: rows of a streamed matrix that may be held at once for a short request
 
 
@@ -45,15 +47,18 @@ class ItemBased(Recommender):
     Attributes
     ----------
     matrix
-        M, after `fit`.
+        M, after `fit`, divided by `factor`.
     S
-        The global vector, after `fit`.
+        The global vector, after `fit`, divided by `factor`.
+    factor
+        What `matrix` and `S` are to be multiplied by; None for 1.
     target_factors
-        t, after `fit`; None for ones.
+        t times `factor`, after `fit`; None for ones.
     """
 
     matrix: ItemMatrix
     S: NDArray[np.float64]
+    factor: float | None = None
     target_factors: NDArray[np.float64] | None = None
     needs_own_entries: ClassVar[bool] = False
     """Whether the weights of a user take M between the user's own items."""
@@ -68,9 +73,20 @@ class ItemBased(Recommender):
         """S for this M: zeros. `block_sums` is as in `ItemMatrix.sums`."""
         return np.zeros(len(catalogue.order))
 
+    def _build_factor(self, catalogue: Catalogue) -> float | None:
+        """What M and S for this catalogue are divided by: 1."""
+        return None
+
     def _build_target_factors(self, catalogue: Catalogue) -> NDArray[np.float64] | None:
         """t for this catalogue: ones."""
         return None
+
+    def _scored_factors(self, catalogue: Catalogue, factor: float | None) -> NDArray[np.float64] | None:
+        """t times the factor."""
+        t = self._build_target_factors(catalogue)
+        if factor is None:
+            return t
+        return np.full(len(catalogue.order), factor) if t is None else factor * t
 
     def scored_rows(self, histories: Histories) -> Histories:
         """The rows that `weigh` and scoring take: the histories, and whatever else of a user has a say.
@@ -96,24 +112,31 @@ class ItemBased(Recommender):
         matrix = self._build_matrix(catalogue, threads, memory)
         block_sums = None if sums_elsewhere is None else partial(sums_elsewhere, matrix)
         # Both at once: a fit that is interrupted leaves what was learned before.
-        S, factors = self._build_sums(matrix, catalogue, threads, block_sums), self._build_target_factors(catalogue)
-        self.matrix, self.S, self.target_factors = matrix, S, factors
+        S, factor = self._build_sums(matrix, catalogue, threads, block_sums), self._build_factor(catalogue)
+        factors = self._scored_factors(catalogue, factor)
+        self.matrix, self.S, self.factor, self.target_factors = matrix, S, factor, factors
 
     def learned(self, catalogue: Catalogue, matrix: ItemMatrix, S: NDArray[np.float64]) -> Self:
         """This model with what was learned elsewhere."""
         self.matrix, self.S, self._catalogue, self._changes = matrix, S, catalogue, None
-        self.target_factors = self._build_target_factors(catalogue)
+        self.factor = self._build_factor(catalogue)
+        self.target_factors = self._scored_factors(catalogue, self.factor)
         return self
 
     def loaded(self, arrays: Arrays, ids: dict[str, pa.Array]) -> Self:
         super().loaded(arrays, ids)
-        self.target_factors = self._build_target_factors(self.catalogue)
+        self.target_factors = self._scored_factors(self.catalogue, self.factor)
         return self
 
     @property
     def scored_S(self) -> NDArray[np.float64]:
         """S_j / t_j: with it M gives Σ_i w_i M(i, j) − b S_j / t_j, which times t_j is the score."""
-        return self.S if self.target_factors is None else self.S / self.target_factors
+        S = self.S  # read first: it takes in updates that wait
+        return S if self.target_factors is None else self._multiplied(S) / self.target_factors
+
+    def _multiplied(self, held: NDArray[Number]) -> NDArray[Number]:
+        """Entries of M, or of S, from those that are held divided by `factor`; in their own precision."""
+        return held if self.factor is None else held * held.dtype.type(self.factor)
 
     def _score(self, histories: Histories, scores: NDArray[np.float64]) -> None:
         scored = self.scored_rows(histories)
@@ -138,10 +161,11 @@ class ItemBased(Recommender):
         similarities, parts = ready.contributions(scored.rows, weights, items)
         if self.target_factors is not None:
             parts *= self.target_factors[items]
-        return Contributions(weights, similarities, parts, -offsets[0] * self.S[items], scored.indices)
+        global_term = -offsets[0] * self._multiplied(self.S[items])
+        return Contributions(weights, self._multiplied(similarities), parts, global_term, scored.indices)
 
     def similarities_to(self, item: int) -> NDArray[np.float32]:
-        return self.matrix.row(item)
+        return self._multiplied(self.matrix.row(item))
 
     def _users_per_block(self) -> int:
         return max(self.matrix.users_together, super()._users_per_block())
@@ -174,7 +198,8 @@ class ItemBased(Recommender):
         return super()._target_scores(rows, targets, threads=threads, memory=memory, label=label)
 
     def learned_arrays(self) -> Arrays:
-        return {"S": self.S, **self.matrix.arrays()}
+        learned = {"S": self.S, **self.matrix.arrays()}
+        return learned if self.factor is None else learned | {"factor": np.array([self.factor])}
 
     def _layouts(self) -> list[set[str]]:
         return [{"S"} | names for names in layouts("dense", "sparse")]
@@ -184,11 +209,22 @@ class ItemBased(Recommender):
         if S.dtype != np.float64 or S.shape != arrays["order"].shape:
             raise ModelFileError("the saved sums are not those of these items; save the model again")
         self.S = S  # type: ignore[assignment]
+        self.factor = _restored_factor(arrays)
         self.matrix = self._restored_matrix(arrays)
 
     def _restored_matrix(self, arrays: Arrays) -> ItemMatrix:
         """M from what was saved."""
         return restored(arrays, len(arrays["order"]))
+
+
+def _restored_factor(arrays: Arrays) -> float | None:
+    """The factor that was saved; None where the entries were saved as they are."""
+    if "factor" not in arrays:
+        return None
+    found: Any = arrays["factor"]
+    if found.dtype != np.float64 or found.shape != (1,) or not (np.isfinite(found[0]) and found[0] > 0):
+        raise ModelFileError("the saved factor of the matrix is not one finite number > 0; save the model again")
+    return float(found[0])
 
 
 class Neighbourhood(ItemBased):

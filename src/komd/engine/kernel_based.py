@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,12 @@ class KernelBased(Updatable):
     def stages(self) -> Stages:
         """What the matrix is."""
 
+    @property
+    def held_stages(self) -> Stages:
+        """What the matrix of the fitted model holds: in a model saved by an earlier version nothing is kept apart."""
+        stages = self.stages()
+        return replace(stages, normalised=True) if stages.apart and self.factor is None else stages
+
     def kernel_values(self, histories: Histories) -> NDArray[np.float32] | None:
         """What `stages().weighting` makes of the histories' weights: one value > 0 for each pair; None for 1 each."""
         return None
@@ -53,9 +60,10 @@ class KernelBased(Updatable):
         catalogue = change.new
         matrix: ItemMatrix = self.__dict__["matrix"]
         stages, histories = self.stages(), catalogue.histories
-        values = self.kernel_values(histories)
-        why = stages.shared_by_all(written_out=matrix.uncorrected is matrix)
+        values, popularity = self.kernel_values(histories), catalogue.popularity.astype(np.int64)
+        why = self.held_stages.shared_by_all(written_out=matrix.uncorrected is matrix)
         why = why or stages.counted_otherwise(change.old.histories.rows, histories.rows)
+        why = why or stages.scaled_otherwise(change.old.popularity.astype(np.int64), popularity)
         if (self.kernel_values(change.old.histories) is None) != (values is None):
             why = why or "weights came to count, or ceased to"
         changed = change.touched
@@ -72,10 +80,15 @@ class KernelBased(Updatable):
             memory=memory,
             values=values,
             before=before,
-            popularity=catalogue.popularity.astype(np.int64),
+            popularity=popularity,
         )
-        factors = self._build_target_factors(catalogue)
-        learned = {"matrix": made, "S": self._build_sums(made, catalogue, threads, None), "target_factors": factors}
+        factor = self._build_factor(catalogue)
+        learned = {
+            "matrix": made,
+            "S": self._build_sums(made, catalogue, threads, None),
+            "factor": factor,
+            "target_factors": self._scored_factors(catalogue, factor),
+        }
         return learned, int(changed.sum()), why
 
     @property
@@ -90,6 +103,9 @@ class KernelBased(Updatable):
         truncation = f"; {self.matrix.truncation}" if self.matrix.truncation else ""
         return f"{self.text}  # {self.held}{truncation}"
 
+    def _build_factor(self, catalogue: Catalogue) -> float | None:
+        return self.stages().factor(catalogue.popularity.astype(np.int64))
+
     def _layouts(self) -> list[set[str]]:
         return [{"S"} | names for names in staged_layouts(self.stages(), self.storage)]
 
@@ -98,7 +114,7 @@ class KernelBased(Updatable):
         weights = found.get("history_weights")
         histories = Histories(found["history_indptr"], found["history_indices"], weights=weights)
         values = self.kernel_values(histories)
-        return staged_matrix(arrays, self.stages(), histories.rows, len(found["order"]), values=values)
+        return staged_matrix(arrays, self.held_stages, histories.rows, len(found["order"]), values=values)
 
 
 class KernelNeighbourhood(KernelBased, Neighbourhood):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +14,9 @@ from komd.kernels.fixed_point import scale_for
 from komd.kernels.functions import Kernel
 
 __all__ = ["Stages"]
+
+_LEAST = 1e-100  # of a power of popularity: less is lost beside the others
+_MOST_POWER = 1e12  # beyond it only the most popular items count anyway
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,9 @@ class Stages:
         What the values of pairs, h_vi, are made of: the name of a function of the interactions' weights. User v is the
         component √(a_v^−γ) h_vi of item i. None: h_vi = 1. The name is part of this value so that K with other values
         is another K, in a cache for one; the values themselves are given beside the rows.
+    normalised
+        Whether the lengths of items have a mean square of 1 in the entries of K themselves. A filter takes them so.
+        Without one, entries are held divided by a `factor` that is kept apart: an entry then depends on two items.
     """
 
     kernel: Kernel
@@ -55,6 +62,12 @@ class Stages:
     prior_power: float = 0.5
     target: float = 0.0
     weighting: str | None = None
+    normalised: bool = False
+
+    @property
+    def apart(self) -> bool:
+        """Whether K is held divided by a `factor`."""
+        return bool(self.popularity) and not (self.filtered or self.normalised)
 
     @property
     def filtered(self) -> bool:
@@ -73,8 +86,8 @@ class Stages:
         """
         if self.filtered:
             return "the filter is made of all of K"
-        if self.popularity:
-            return "lengths of items are relative to those of all others"
+        if self.popularity and not self.apart:
+            return "it was saved by an earlier version, with lengths of items relative to those of all others"
         return "the prior, written into K, is relative to all items" if self.prior and written_out else None
 
     def counted_otherwise(self, old: Rows, new: Rows) -> str | None:
@@ -86,6 +99,12 @@ class Stages:
             else None
         )
 
+    def scaled_otherwise(self, old: NDArray[np.int64], new: NDArray[np.int64]) -> str | None:
+        """Why the lengths of items cannot be compared with those before, by popularities; None if they can."""
+        if not self.apart or _unit(old, self.popularity) == _unit(new, self.popularity):
+            return None
+        return "lengths of items have another unit, items being so popular"
+
     def before_target(self) -> Stages:
         """The same up to the prior: all of K."""
         return replace(self, target=0.0)
@@ -96,11 +115,12 @@ class Stages:
 
     def before_filter(self) -> Stages:
         """The same up to the scaling of items."""
-        return replace(self.before_prior(), ridge=None, rank=None, head=0.0)
+        normalised = bool(self.popularity) and not self.apart
+        return replace(self.before_prior(), ridge=None, rank=None, head=0.0, normalised=normalised)
 
     def before_scaling(self) -> Stages:
         """The same up to the kernel of the counts."""
-        return replace(self.before_filter(), popularity=0.0)
+        return replace(self.before_filter(), popularity=0.0, normalised=False)
 
     def entries(
         self,
@@ -124,26 +144,57 @@ class Stages:
         return KernelEntries.of(self.kernel, rows, popularity, user_weights=weights, scale=scale, values=values)
 
     def item_scale(self, popularity: NDArray[np.int64]) -> NDArray[np.float64]:
-        """d_i^β, of mean square 1."""
-        return _power(popularity, float(self.popularity))
+        """d_i^β, of mean square 1; where that is kept `apart`, divided by a power of two that makes it about 1."""
+        beta = float(self.popularity)
+        return _in_unit(popularity, beta, _unit(popularity, beta)) if self.apart else _power(popularity, beta)
+
+    def factor(self, popularity: NDArray[np.int64]) -> float | None:
+        """What the entries of K as they are held are to be multiplied by, between ½ and 2; None for 1."""
+        return 1.0 / _mean_square(self.item_scale(popularity), popularity) if self.apart else None
 
     def target_factors(self, popularity: NDArray[np.int64]) -> NDArray[np.float64] | None:
         """d_j^τ, of mean square 1; None for τ = 0."""
         return _power(popularity, float(self.target)) if self.target else None
 
     def prior_factor(self, popularity: NDArray[np.int64]) -> NDArray[np.float32]:
-        """√c p: the prior is its product with itself. Zero for items that nobody chose."""
+        """√c p: the prior is its product with itself. Zero for items that nobody chose.
+
+        The same `factor` is kept apart from it as from the rest of K.
+        """
         p = _power(popularity, float(self.prior_power)) * (popularity > 0)
-        out: NDArray[np.float32] = (np.sqrt(float(self.prior)) * p).astype(np.float32)
+        prior = float(self.prior) / (self.factor(popularity) or 1.0)
+        out: NDArray[np.float32] = (np.sqrt(prior) * p).astype(np.float32)
         return out
 
 
 def _power(popularity: NDArray[np.int64], power: float) -> NDArray[np.float64]:
     """d_i^power, divided so that the squares of the items that somebody chose have a mean of 1."""
-    chosen = popularity > 0
     # Relative to the most popular item: no power overflows.
-    relative = np.maximum(popularity, 1) / max(int(popularity.max(initial=1)), 1)
-    scale: NDArray[np.float64] = np.maximum(relative**power, 1e-100)
-    mean = float((scale[chosen] ** 2).mean()) if chosen.any() else 1.0
-    scale /= np.sqrt(mean)
+    scale = _relative(popularity, max(int(popularity.max(initial=1)), 1), power)
+    scale /= np.sqrt(_mean_square(scale, popularity))
     return scale
+
+
+def _mean_square(scale: NDArray[np.float64], popularity: NDArray[np.int64]) -> float:
+    """Over the items that somebody chose; 1 if there are none."""
+    chosen = popularity > 0
+    return float((scale[chosen] ** 2).mean()) if chosen.any() else 1.0
+
+
+def _unit(popularity: NDArray[np.int64], power: float) -> int:
+    """The power of two nearest to the root mean square of d_i^power: its exponent."""
+    most, power = max(int(popularity.max(initial=1)), 1), min(power, _MOST_POWER)
+    relative = _relative(popularity, most, power)
+    return round(power * math.log2(most) + 0.5 * math.log2(_mean_square(relative, popularity)))
+
+
+def _in_unit(popularity: NDArray[np.int64], power: float, unit: int) -> NDArray[np.float64]:
+    """d_i^power / 2^unit: it depends on d_i and on the unit alone."""
+    power = min(power, _MOST_POWER)
+    return _relative(popularity, 2.0 ** (unit / power), power)  # not d_i^power itself, which may overflow
+
+
+def _relative(popularity: NDArray[np.int64], to: float, power: float) -> NDArray[np.float64]:
+    """(d_i / to)^power; items that nobody chose count as chosen once."""
+    out: NDArray[np.float64] = np.maximum((np.maximum(popularity, 1) / to) ** power, _LEAST)
+    return out

@@ -33,7 +33,10 @@ def layouts(*storages: str) -> list[set[str]]:
 
 
 def staged_layouts(stages: Stages, storage: str | None) -> list[set[str]]:
-    """The names that a matrix built from these stages may have, one set for each way to hold it."""
+    """The names that a matrix built from these stages may have, one set for each way to hold it.
+
+    A `factor` that is kept apart from it is one of them, except in models saved by earlier versions.
+    """
     out = []
     for held in ("dense", "sparse", "streamed") if storage is None else (storage,):
         names = set(_NAMES[held])
@@ -43,7 +46,7 @@ def staged_layouts(stages: Stages, storage: str | None) -> list[set[str]]:
             out.append(names)
         if stages.filtered and (stages.low_rank or storage != "dense"):
             out.append(names | {"truncation"} | (set() if held == "dense" else {"filter", "filter_scale"}))
-    return out
+    return out + [names | {"factor"} for names in out] if stages.apart else out
 
 
 def restored(arrays: Arrays, items: int) -> ItemMatrix:

@@ -240,14 +240,14 @@ class CFKOMD(WeightedHistories, KernelBased):
         return self.stages().target_factors(catalogue.popularity.astype(np.int64))
 
     def similarities_to(self, item: int) -> NDArray[np.float32]:
-        row = super().similarities_to(item)
         if not self.prior:
-            return row
+            return super().similarities_to(item)
         # What all items share makes no two of them alike. It was added in single precision: what is left of that is 0.
-        prior = self.stages().prior_factor(self.catalogue.popularity.astype(np.int64))
+        row = self.matrix.row(item)
+        prior = self.held_stages.prior_factor(self.catalogue.popularity.astype(np.int64))
         shared = prior[item] * prior
         alike = row - shared
-        return np.where(np.abs(alike) > _ROUNDED * (np.abs(row) + shared), alike, np.float32(0))
+        return self._multiplied(np.where(np.abs(alike) > _ROUNDED * (np.abs(row) + shared), alike, np.float32(0)))
 
     def scored_rows(self, histories: Histories) -> Histories:
         """The histories, joined by the dislikes if these count; weights are h, and below 0 for dislikes."""
@@ -267,8 +267,10 @@ class CFKOMD(WeightedHistories, KernelBased):
 
         # Negative zero where negatives do not count: −b S is +0 then, and nobody is shown a score of −0.
         theta, omega = float(self.negatives_weight) or -0.0, float(self.dislikes_weight)
-        lam, tolerance = float(self.regularization), float(self.tolerance)
-        problem = core.MarginProblem(self.S, self.negatives == "exact", theta, lam, tolerance, omega)
+        S, factor = self.S, self.factor or 1.0
+        # K, S and λ divided by the same factor make the same weights, and gaps divided by it.
+        lam, tolerance = float(self.regularization) / factor, float(self.tolerance) / factor
+        problem = core.MarginProblem(S, self.negatives == "exact", theta, lam, tolerance, omega)
         out = core.Solved(np.empty(len(rows.indices)), np.empty(len(rows)), np.empty(len(rows)))
 
         def solve(some: Histories, own: OwnEntries, out: Solved) -> int:
@@ -288,10 +290,11 @@ class CFKOMD(WeightedHistories, KernelBased):
         else:
             pieces = pool.even_blocks(rows.lengths**2 + _SQUARES // _TOGETHER, _SQUARES)
             unsolved = sum(pool.run(part, pieces, threads=threads))
+        out.gaps[:] *= factor
         if unsolved:
             raise SolverError(
                 f"{unsolved} of {len(rows)} problems were not solved: the KKT gap is still {out.gaps.max():.3g}, "
-                f"asked for {tolerance:g}; use a larger tolerance or regularization"
+                f"asked for {float(self.tolerance):g}; use a larger tolerance or regularization"
             )
         return out
 
