@@ -239,6 +239,62 @@ def test_repeated_pairs_follow_the_rule():
         assert_equal(model, komd.ECFOMD().fit(read([*old, *new], repeated=rule)))
 
 
+def test_weights_that_come_to_count():
+    """While all weights are 1, a weighted K is counted as one without; the first other weight changes all of it."""
+    pairs = [(f"user {k % 7}", f"item {(k * k) % 11}") for k in range(40)]
+    ones = komd.read(
+        pa.table({"u": [u for u, _ in pairs], "i": [i for _, i in pairs], "w": [1] * 40}),
+        user="u",
+        item="i",
+        weight="w",
+        repeated="max",
+    )
+    heavy = komd.read(pa.table({"u": ["user 1"], "i": ["item 5"], "w": [6]}), user="u", item="i", weight="w")
+    for storage in STORAGES:
+        model = (
+            komd.CFKOMD(weighted_kernel=True, user_damping=0.5, storage=storage).fit(ones).update(heavy, repeated="max")
+        )
+        joined = komd.read(
+            pa.table(
+                {"u": [u for u, _ in pairs] + ["user 1"], "i": [i for _, i in pairs] + ["item 5"], "w": [1] * 40 + [6]}
+            ),
+            user="u",
+            item="i",
+            weight="w",
+            repeated="max",
+        )
+        assert_equal(model, model.clone().fit(joined))
+        assert model.last_update.rebuilt == "weights came to count, or ceased to"
+
+
+def test_the_way_k_is_held_is_chosen_again(monkeypatch):
+    monkeypatch.setattr("komd.matrix.storage._SMALL", 12)
+    data = komd.generate(users=100, items=12, activity=3, rng=1)
+    model = komd.CFKOMD().fit(data)
+    assert model.matrix.storage == "dense"
+    came = [(f"someone {k}", f"something {k}") for k in range(30)]
+    pairs = list(zip(*data.to_arrow().to_pydict().values(), strict=True))
+    assert_equal(model.update(added=came), komd.CFKOMD().fit(komd.read([*pairs, *came])))
+    assert model.last_update.rebuilt == "it is held sparse now, it was dense"
+
+
+def test_sums_of_a_streamed_kernel_follow(monkeypatch):
+    """Few changed rows: what they add to the sums of the others is replaced, not all sums are made anew."""
+    pairs = list(
+        zip(*komd.generate(users=400, items=300, activity=6, rng=1).to_arrow().to_pydict().values(), strict=True)
+    )
+    data = komd.read(pairs)
+    model = komd.CFKOMD(storage="streamed", user_damping=0.5).fit(data)
+    rare = [data.items[int(i)] for i in np.argsort(data.popularity)[:6]]
+    came = [("user-00001", rare[0]), ("somebody", rare[1]), ("somebody", "something")]
+    expected = model.clone().fit(komd.read([*pairs, *came]))
+    monkeypatch.setattr("komd.matrix.streamed.StreamedMatrix.sums", lambda *_: pytest.fail("all sums were made anew"))
+    assert np.array_equal(model.update(added=came).S, expected.S)
+    model.update(removed=came).refresh()
+    monkeypatch.undo()
+    assert_equal(model, model.clone().fit(data))
+
+
 def test_dislikes_and_low_ratings_come_and_go():
     def read(rows, **options):
         columns = dict(zip(("user", "item", "rating"), zip(*rows, strict=True), strict=True))

@@ -64,7 +64,7 @@ class KernelBased(Updatable):
         why = self.held_stages.shared_by_all(written_out=matrix.uncorrected is matrix)
         why = why or stages.counted_otherwise(change.old.histories.rows, histories.rows)
         why = why or stages.scaled_otherwise(change.old.popularity.astype(np.int64), popularity)
-        if (self.kernel_values(change.old.histories) is None) != (values is None):
+        if stages.counts_values(self.kernel_values(change.old.histories)) != stages.counts_values(values):
             why = why or "weights came to count, or ceased to"
         changed = change.touched
         if stages.user_damping and len(change.changed_users):
@@ -82,14 +82,22 @@ class KernelBased(Updatable):
             before=before,
             popularity=popularity,
         )
+        if made.storage != matrix.storage:
+            why = why or f"it is held {made.storage} now, it was {matrix.storage}"
         factor = self._build_factor(catalogue)
         learned = {
             "matrix": made,
-            "S": self._build_sums(made, catalogue, threads, None),
+            "S": self._renewed_sums(made, None if why else before, catalogue, threads),
             "factor": factor,
             "target_factors": self._scored_factors(catalogue, factor),
         }
         return learned, int(changed.sum()), why
+
+    def _renewed_sums(
+        self, made: ItemMatrix, before: BeforeUpdate | None, catalogue: Catalogue, threads: int | None
+    ) -> NDArray[np.float64]:
+        """S after an update, which `before` is about unless all of K was built anew."""
+        return self._build_sums(made, catalogue, threads, None)
 
     @property
     def held(self) -> Plan:

@@ -67,7 +67,10 @@ class UpdateReport:
 
 
 class _Learned:
-    """An attribute that updates change: reading it takes in those that wait."""
+    """An attribute that updates change: reading it takes in those that wait. Before a fit it has a default, or none."""
+
+    def __init__(self, *default: Any) -> None:
+        self._default = default
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -80,6 +83,8 @@ class _Learned:
         try:
             return model.__dict__[self._name]
         except KeyError:
+            if self._default:
+                return self._default[0]
             raise AttributeError(f"{type(model).__name__} has no {self._name} before fit") from None
 
     def __set__(self, model: Any, value: Any) -> None:
@@ -91,10 +96,13 @@ class Updatable(ItemBased):
 
     matrix: ItemMatrix = cast(ItemMatrix, _Learned())
     S: NDArray[np.float64] = cast(Any, _Learned())
+    factor: float | None = cast(Any, _Learned(None))
+    target_factors: NDArray[np.float64] | None = cast(Any, _Learned(None))
     last_update: UpdateReport | None = None
     """What the last updates did, once they have been taken in."""
 
     _changes: PairChanges | None = None
+    _refreshed_by: int | None = None  # the thread that is taking updates in, and reads the state before them
     _lock: ClassVar[Any] = threading.RLock()  # of all models: updates are short, or take all cores anyway
 
     def update(
@@ -165,7 +173,7 @@ class Updatable(ItemBased):
 
     def refresh(self, *, threads: int | None = None, memory: str | int | None = None) -> Self:
         """Take in all updates now rather than when the model is next read; parameters are as in `fit`."""
-        if self._changes is None:
+        if self._changes is None or self._refreshed_by == threading.get_ident():
             return self
         with self._lock:
             changes = self._changes
@@ -174,7 +182,11 @@ class Updatable(ItemBased):
             change = renewed(changes, threads)
 
             def take() -> None:
-                learned, rows, why = self._renewed(change, threads, memory, in_place)
+                self._refreshed_by = threading.get_ident()
+                try:
+                    learned, rows, why = self._renewed(change, threads, memory, in_place)
+                finally:
+                    self._refreshed_by = None
                 report = UpdateReport(
                     change.added,
                     change.removed,

@@ -133,8 +133,7 @@ class Stages:
 
         `values` are ignored where there is no `weighting`. Where all of them are 1, users are counted as without.
         """
-        if self.weighting is None or (values is not None and (values == 1).all()):
-            values = None
+        values = values if self.counts_values(values) else None
         popularity = np.bincount(rows.indices, minlength=items) if popularity is None else popularity
         weights = scale = None
         if self.user_damping:
@@ -142,6 +141,10 @@ class Stages:
         if self.popularity:
             scale = self.item_scale(popularity)
         return KernelEntries.of(self.kernel, rows, popularity, user_weights=weights, scale=scale, values=values)
+
+    def counts_values(self, values: NDArray[np.float32] | None) -> bool:
+        """Whether these values of pairs enter K: not where there is no `weighting`, nor where all of them are 1."""
+        return self.weighting is not None and values is not None and not bool((values == 1).all())
 
     def item_scale(self, popularity: NDArray[np.int64]) -> NDArray[np.float64]:
         """d_i^β, of mean square 1; where that is kept `apart`, divided by a power of two that makes it about 1."""

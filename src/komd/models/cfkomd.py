@@ -23,6 +23,7 @@ from komd.kernels.functions import Kernel, kernel_named
 from komd.kernels.interaction_weights import WEIGHTINGS, half_life_text, transformed
 from komd.kernels.recommended import RECOMMENDED_RANK, recommended_parameters
 from komd.kernels.stages import Stages
+from komd.matrix.build import BeforeUpdate
 from komd.matrix.eigenvectors import low_rank_fits
 from komd.matrix.item_matrix import BlockSums, ItemMatrix
 from komd.matrix.ridge_filter import ridge_fits
@@ -235,6 +236,13 @@ class CFKOMD(WeightedHistories, KernelBased):
         self, matrix: ItemMatrix, catalogue: Catalogue, threads: int | None, block_sums: BlockSums | None
     ) -> NDArray[np.float64]:
         return matrix.sums(threads, block_sums)
+
+    def _renewed_sums(
+        self, made: ItemMatrix, before: BeforeUpdate | None, catalogue: Catalogue, threads: int | None
+    ) -> NDArray[np.float64]:
+        if before is None:
+            return made.sums(threads)
+        return made.sums_after(before.matrix, self.__dict__["S"], before.source, before.changed, threads)
 
     def _build_target_factors(self, catalogue: Catalogue) -> NDArray[np.float64] | None:
         return self.stages().target_factors(catalogue.popularity.astype(np.int64))
