@@ -48,21 +48,24 @@ _KEYS = {"format", "komd", "model", "files"}  # of a manifest of format 1; later
 Arrays = dict[str, NDArray[np.generic]]
 
 
-def save(path: Path, *, model: str, arrays: Arrays, ids: dict[str, pa.Array]) -> None:
-    """Write a model to the folder `path`, replacing the model there, if any, when all is written."""
+def save(path: Path, *, model: str, arrays: Arrays, ids: dict[str, pa.Array], durable: bool = True) -> None:
+    """Write a model to the folder `path`, replacing the model there, if any, when all is written.
+
+    One that need not be `durable` is not flushed to the disk: only processes on this machine are sure to see it whole.
+    """
     old = _complete(path, replaceable(path))  # refused before waiting for the lock
     fresh = not path.exists()
     try:
         with files.locked(path / _LOCK, wait=_WAIT) as alone:
             try:
                 old = _complete(path, replaceable(path))
-                entries = {name: _write(path, name, ".npy", array) for name, array in arrays.items()}
-                entries |= {name: _write(path, name, ".arrow", values) for name, values in ids.items()}
-                files.sync(path)
+                entries = {name: _write(path, name, ".npy", array, durable) for name, array in arrays.items()}
+                entries |= {name: _write(path, name, ".arrow", values, durable) for name, values in ids.items()}
+                if durable:
+                    files.sync(path)
                 manifest = {"format": FORMAT, "komd": metadata.version("komd"), "model": model, "files": entries}
-                files.write_text(
-                    path / MANIFEST, json.dumps(manifest | {"sha256": _manifest_checksum(manifest)}, indent=1)
-                )
+                text = json.dumps(manifest | {"sha256": _manifest_checksum(manifest)}, indent=1)
+                files.write_text(path / MANIFEST, text, durable=durable)
             finally:
                 if alone:  # else another save may be about to name what no manifest names yet
                     _clear(path)
@@ -80,19 +83,25 @@ def save(path: Path, *, model: str, arrays: Arrays, ids: dict[str, pa.Array]) ->
 
 
 def load(
-    path: Path, *, verify: bool = True, manifest: str | None = None, marks: Path | None = None
+    path: Path,
+    *,
+    verify: bool = True,
+    manifest: str | None = None,
+    marks: Path | None = None,
+    trusted: bool = False,
 ) -> tuple[str, Arrays, dict[str, pa.Array]]:
     """The model text, arrays and ids of a saved model. `verify` reads every byte once to check it.
 
     Without it the checksums of floating-point arrays are not checked; those of all arrays that compiled code uses
     as positions in memory always are. With a `manifest` (its text) the model must be that very one. `marks` is a
     trusted folder on this machine that remembers which files were checked: a file is checked again when it has changed.
+    A `trusted` folder is one that only another process of the same service writes: no checksum is checked.
     """
     text = manifest_text(path) if manifest is None else manifest
     while True:
         about = _parsed(path, text)
         try:
-            return str(about["model"]), *_read(path, about["files"], verify, marks)
+            return str(about["model"]), *_read(path, about["files"], verify, marks, trusted)
         except _Gone as error:
             # A save may have replaced the model after its manifest was read: then the new one is there.
             again = manifest_text(path) if manifest is None else text
@@ -131,7 +140,9 @@ class _Gone(Exception):
     """A file that a manifest names is not there."""
 
 
-def _read(path: Path, entries: dict[str, Any], verify: bool, marks: Path | None) -> tuple[Arrays, dict[str, pa.Array]]:
+def _read(
+    path: Path, entries: dict[str, Any], verify: bool, marks: Path | None, trusted: bool
+) -> tuple[Arrays, dict[str, pa.Array]]:
     arrays: Arrays = {}
     ids: dict[str, pa.Array] = {}
     with contextlib.ExitStack() as stack:
@@ -145,7 +156,7 @@ def _read(path: Path, entries: dict[str, Any], verify: bool, marks: Path | None)
                 raise _damaged(path, f"is incomplete: {words}")
             is_array = entry["file"].endswith(".npy")
             checked = verify or not is_array or not str(entry.get("dtype")).startswith("float")
-            if checked and not _matches(file, entry["sha256"], marks):
+            if checked and not trusted and not _matches(file, entry["sha256"], marks):
                 raise _damaged(path, f"was altered: {entry['file']} is not what was saved")
             file.seek(0)
             try:
@@ -296,7 +307,7 @@ def _clear(path: Path) -> None:
                 file.unlink(missing_ok=True)
 
 
-def _write(path: Path, name: str, suffix: str, content: Any) -> dict[str, Any]:
+def _write(path: Path, name: str, suffix: str, content: Any, durable: bool) -> dict[str, Any]:
     """Write one file under the name of its checksum, flushed to the disk; returns its entry in the manifest."""
 
     def column(file: IO[bytes]) -> None:
@@ -305,7 +316,8 @@ def _write(path: Path, name: str, suffix: str, content: Any) -> dict[str, Any]:
             writer.write_table(table)
 
     content = np.ascontiguousarray(content) if suffix == ".npy" else content
-    aside = files.write_aside(path / name, files.array_fill(content) if suffix == ".npy" else column)
+    fill = files.array_fill(content) if suffix == ".npy" else column
+    aside = files.write_aside(path / name, fill, durable=durable)
     digest, size = files.checksum(aside), aside.stat().st_size
     final = path / f"{name}-{digest[:16]}{suffix}"
     if final.is_file() and files.checksum(final) == digest:  # perhaps memory-mapped: Windows would refuse to replace it
