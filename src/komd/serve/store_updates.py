@@ -62,6 +62,8 @@ class StoreFollower:
         self._unchosen: dict[Any, dict[Any, int]] = {}  # by user and item: pairs of the store that are not chosen
         self.seq = 0
         """The number of the last commit that was given."""
+        self.events = 0
+        """How many changes were read."""
         self.skipped = 0
         """How many changes could not be learned: a text in them is no id of the model's kind."""
 
@@ -72,6 +74,7 @@ class StoreFollower:
             return None
         self.seq = changes.seq
         gone = self._forget(changes.forgotten)
+        self.events += len(changes.events)
         said = self._learnable(changes.events)
         like = self._base.users.type, self._base.items.type
         return UpdateBatch.of_events([*self._restated(model, said), *self._exact(said)], gone, like)
