@@ -62,12 +62,11 @@ def create(settings: Settings) -> AccessControl:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(_watch(watcher, metrics, settings.watch_seconds))]
-        if watcher.learned is not None:
-            tasks = [
-                asyncio.create_task(_watch(watcher, metrics, min(settings.watch_seconds, _LEARNED_SECONDS))),
-                asyncio.create_task(_watch_learner(service, metrics)),
-            ]
+        learning = watcher.learned is not None
+        seconds = min(settings.watch_seconds, _LEARNED_SECONDS) if learning else settings.watch_seconds
+        tasks = [asyncio.create_task(_watch(watcher, metrics, seconds))]
+        if learning:
+            tasks.append(asyncio.create_task(_watch_learner(service, metrics)))
         try:
             yield
         finally:

@@ -34,7 +34,7 @@ _NICE = 10  # how much requests come before learning
 @contextlib.contextmanager
 def learning(settings: Settings) -> Iterator[Settings]:
     """The settings of workers beside a learner, once it has published its first model; it ends with the block."""
-    with publication_folder() as folder:
+    with _unwound_by_sigterm(), publication_folder() as folder:
         settings = replace(settings, learned=folder)
         supervisor = _Supervisor(settings)
         try:
@@ -42,6 +42,19 @@ def learning(settings: Settings) -> Iterator[Settings]:
             yield settings
         finally:
             supervisor.stop()
+
+
+@contextlib.contextmanager
+def _unwound_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM, which uvicorn repeats once it has shut down, leave the block as an exception does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Supervisor:
