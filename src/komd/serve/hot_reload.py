@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from pathlib import Path
 from typing import TypeAlias
 
@@ -26,6 +27,8 @@ from komd.serve.publication import LearnedState, Publication, model_version
 __all__ = ["ModelWatcher"]
 
 Signature: TypeAlias = tuple[tuple[str, int, int, int], ...]
+
+_KEPT = 0.5  # seconds that a model is kept after it was replaced: longer than requests take
 
 log = logging.getLogger("komd.serve")
 
@@ -41,6 +44,7 @@ class ModelWatcher:
         self._table: pa.Table | None = None
         self._table_signature: Signature | None = None
         self._checked = self._signature()
+        self._retired: list[tuple[float, ModelSnapshot]] = []
         self.reloads = 0
         """How many models have replaced another."""
         self.refusals = 0
@@ -109,6 +113,7 @@ class ModelWatcher:
                 raise ModelFileError(f"the model in {self._folder.name} cannot be used: {error}") from error
             finally:
                 self._checked = signature
+            self._retired.append((time.monotonic(), self.current))
             self.current = snapshot
             self.reloads += 1
             level = logging.INFO if self._publication is None else logging.DEBUG  # they come every second
@@ -124,7 +129,16 @@ class ModelWatcher:
         """Check the folder, and load the model if it is new. Returns whether the model changed."""
         changed = self._refresh_model()
         self._read_learned()
+        self._release()
         return changed
+
+    def _release(self) -> None:
+        """Release the models that were replaced a while ago, so that it is not left to the last request that used one.
+
+        The system takes up to a tenth of a second to free a large file that was removed and is not mapped any more.
+        """
+        latest = time.monotonic() - _KEPT
+        self._retired = [(when, model) for when, model in self._retired if when > latest]
 
     def _refresh_model(self) -> bool:
         signature = self._signature()

@@ -28,7 +28,7 @@ log = logging.getLogger("komd.serve")
 
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)  # seconds before each restart of a learner that fails again and again
 _LASTED = 60.0  # seconds after which a failure counts as the first again
-_NICE = 10  # how much requests come before learning
+_NICE = 5  # how much requests come before learning
 
 
 @contextlib.contextmanager
