@@ -299,6 +299,7 @@ def test_the_service_says_how_far_it_is(learning):
     about = service.get("/v1/learning")
     assert about["behind"] and about["stored_seq"] == 2 and service.get("/v1/model")["learned_seq"] == 1
     assert service.get("/v1/items/brand-new", 404)
+    assert until(lambda: behind_seconds(service) > 0)
     assert caught_up(learned, service)
     about = service.get("/v1/learning")
     assert not about["behind"] and about["model"] == learned.state.version == service.get("/v1/model")["version"]
@@ -314,7 +315,13 @@ def test_the_service_says_how_far_it_is(learning):
     assert "brand-new" in [row["item_id"] for row in answer["items"]] and answer["model"] == about["model"]
     assert "dee" in service.get("/v1/users", prefix="d")["users"]
     assert until(lambda: "komd_learned_seq 2.0" in service.client.get("/v1/metrics").text)
+    assert until(lambda: behind_seconds(service) == 0)
     assert "komd_learner_publications 2.0" in service.client.get("/v1/metrics").text
+
+
+def behind_seconds(service):
+    lines = service.client.get("/v1/metrics").text.splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith("komd_learning_behind_seconds "))
 
 
 def test_without_learning(running):

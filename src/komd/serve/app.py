@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import logging
 import os
-import time
 from collections.abc import AsyncIterator, Sequence
 from importlib import metadata, resources
 from typing import Any
@@ -126,18 +125,15 @@ async def _watch(watcher: ModelWatcher, metrics: ServiceMetrics, seconds: float)
 
 
 async def _watch_learner(service: Service, metrics: ServiceMetrics) -> None:
-    """Show in the metrics what the model in use has learned, and how long the oldest commit waits to be learned."""
-    since: float | None = None
+    """Show in the metrics what the model in use has learned, and how old the oldest event is that it has not."""
     while True:
-        with contextlib.suppress(StoreError):
-            found = await asyncio.to_thread(service.learning)
-            since = (since or time.monotonic()) if found.behind else None
         state = service.watcher.learned
         if state is not None:
             metrics.learned_seq.set(state.seq)
             metrics.learned_events.set(state.events)
             metrics.publications.set(state.publications)
-        metrics.behind.set(0.0 if since is None else time.monotonic() - since)
+        with contextlib.suppress(StoreError):
+            metrics.behind.set(await asyncio.to_thread(service.seconds_behind))
         await asyncio.sleep(_GAUGE_SECONDS)
 
 

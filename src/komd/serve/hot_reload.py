@@ -10,10 +10,13 @@ are not checked, and `learned` says which commits of the store the model in use 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
@@ -28,6 +31,7 @@ __all__ = ["ModelWatcher"]
 
 Signature: TypeAlias = tuple[tuple[str, int, int, int], ...]
 
+_TURN = 0.0005  # seconds that a thread keeps the GIL while others wait; 0.005 by default
 _KEPT = 0.5  # seconds that a model is kept after it was replaced: longer than requests take
 
 log = logging.getLogger("komd.serve")
@@ -101,7 +105,7 @@ class ModelWatcher:
 
     def reload(self) -> ModelSnapshot:
         """Load the model that is in the folder now. Raises, and keeps the old one, when it cannot be used."""
-        with self._lock:
+        with self._lock, _short_turns() if self._publication is not None else contextlib.nullcontext():
             signature = self._signature()
             try:
                 snapshot = self._load(self.current)
@@ -153,3 +157,14 @@ class ModelWatcher:
             log.warning("the new model is refused and %s stays: %s", self.current.version, error)
             return False
         return True
+
+
+@contextlib.contextmanager
+def _short_turns() -> Iterator[None]:
+    """Let threads that answer requests wait for the GIL as briefly as can be while a model is loaded beside them."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(_TURN)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)

@@ -43,7 +43,7 @@ class ServiceMetrics:
             multiprocess_mode="livemin",
         )  # fmt: skip
         self.behind = Gauge(
-            "komd_learning_behind_seconds", "How long the oldest commit waits to be learned", registry=own,
+            "komd_learning_behind_seconds", "Age of the oldest event that is not learned", registry=own,
             multiprocess_mode="livemax",
         )  # fmt: skip
         self.learned_events = Gauge(

@@ -205,6 +205,12 @@ class Service:
             **found,
         )
 
+    def seconds_behind(self) -> float:
+        """The age of the oldest stored event that the model in use has not learned; 0 if it has all."""
+        state = self.watcher.learned
+        oldest = None if state is None else self.events.pending(state.seq).oldest
+        return 0.0 if oldest is None else max(time.time() - oldest / 1000, 0.0)
+
     def has_unlearned(self, seq: int) -> bool:
         """Whether users forgotten by this commit are in no model any more."""
         state = self.watcher.learned
