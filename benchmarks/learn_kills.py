@@ -9,6 +9,7 @@ fitted to the first data and all stored events, without the forgotten users.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -76,8 +77,9 @@ class LearningService:
     def learner(self) -> psutil.Process | None:
         """The process of the learner."""
         for one in psutil.Process(self.process.pid).children(recursive=True):
-            if any("learner_process" in word for word in one.cmdline()):
-                return one
+            with contextlib.suppress(psutil.Error):  # it has just ended
+                if any("learner_process" in word for word in one.cmdline()):
+                    return one
         return None
 
     def kill(self) -> None:

@@ -21,7 +21,7 @@ READS = 100  # a second
 EVENTS = 200  # a second, in posts of ten
 SECONDS = 10
 WARM = 3
-TURNS = 10
+TURNS = 8
 _POSTED = 10
 
 SECTION = """
