@@ -704,3 +704,26 @@ def test_files_are_checked_once_until_they_change(saved, tmp_path, monkeypatch):
     os.utime(file, ns=(0, 0))
     with pytest.raises(ModelFileError, match="is not what was saved"):
         store.load(saved, manifest=text, marks=marks)
+
+
+def test_a_model_that_need_not_be_durable_is_the_same_and_not_flushed(saved, models, monkeypatch, tmp_path):
+    flushed = []
+    monkeypatch.setattr(files_module.os, "fsync", flushed.append)
+    text, arrays, ids = store.load(saved)
+    store.save(tmp_path / "light.komd", model=text, arrays=arrays, ids=ids, durable=False)
+    assert flushed == []
+    assert files(tmp_path / "light.komd") == files(saved)
+    assert_is(tmp_path / "light.komd", models[0])
+    models[0].save(tmp_path / "flushed.komd")
+    assert flushed
+
+
+def test_checksums_of_a_trusted_folder_are_not_computed(saved, monkeypatch):
+    def refuse(file):
+        raise AssertionError("a checksum is computed")
+
+    monkeypatch.setattr(files_module, "checksum", refuse)
+    text, arrays, _ = store.load(saved, trusted=True)
+    assert text == "CFKOMD()" and "S" in arrays
+    with pytest.raises(AssertionError, match="a checksum is computed"):
+        store.load(saved, verify=False)

@@ -1,4 +1,4 @@
-"""Latency beside an echo, or a soak: benchmarks/serve/*.json, and docs/results/latency.md made of them."""
+"""Latency beside an echo, while learning, or a soak: benchmarks/serve/*.json, and docs/results/latency.md of them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 import komd
 from benchmarks.measure import ROOT, machine, movielens
+from benchmarks.serve import learning
 from benchmarks.serve.load import Service, load
 from komd.serve.name_search import NameIndex
 
@@ -35,7 +36,7 @@ ASKED = {
 }
 HEAD = """# How fast `komd serve` answers
 
-Written by `python -m benchmarks.serve` and `python -m benchmarks.serve soak`.
+Written by `python -m benchmarks.serve`, `python -m benchmarks.serve learning` and `python -m benchmarks.serve soak`.
 [guide/serving.md](../guide/serving.md) describes the service.
 """
 LATENCY = """
@@ -68,6 +69,9 @@ def main(words: list[str]) -> None:
         minutes = float(words[1]) if len(words) > 1 else MINUTES
         found = soak(minutes)
         (HERE / "soak.json").write_text(json.dumps(found, indent=1) + "\n")
+    elif words == ["learning"]:
+        found = learning.measure(lines)
+        (HERE / "learning.json").write_text(json.dumps(found, indent=1) + "\n")
     elif words != ["page"]:
         found = latency()
         (HERE / "latency.json").write_text(json.dumps(found, indent=1) + "\n")
@@ -82,6 +86,8 @@ def page() -> str:
         found = json.loads((HERE / "latency.json").read_text())
         rows = "\n".join(_line(words, found[name]) for name, words in ASKED.items())
         parts.append(LATENCY.format(**found, rows=rows))
+    if (HERE / "learning.json").exists():
+        parts.append(learning.section(json.loads((HERE / "learning.json").read_text())))
     if (HERE / "soak.json").exists():
         parts.append(SOAK.format(**json.loads((HERE / "soak.json").read_text())))
     return "".join(parts)
@@ -97,10 +103,10 @@ def _line(words: str, one: dict[str, Any]) -> str:
 
 
 def lines(model: Any, folder: Path, users: int = 2000) -> dict[str, Path]:
-    """Files of requests: strangers with about 20 items, the same with reasons, users, and events among strangers."""
+    """Files of requests: strangers with about 20 items, the same with reasons, users; reads of both; and events too."""
     rng = np.random.default_rng(0)
     catalogue = model.catalogue
-    asked: dict[str, list[tuple[str, Any]]] = {name: [] for name in ("strangers", "reasons", "users", "mixed")}
+    asked: dict[str, list[tuple[str, Any]]] = {name: [] for name in ("strangers", "reasons", "users", "mixed", "reads")}
     for k in rng.choice(len(catalogue.users), users, replace=False).tolist():
         held = catalogue.item_ids(catalogue.histories.block(k, k + 1).indices).to_pylist()
         length = int(np.clip(rng.geometric(1 / 20), 1, min(len(held), 200)))
@@ -110,10 +116,9 @@ def lines(model: Any, folder: Path, users: int = 2000) -> dict[str, Path]:
         asked["reasons"].append(("recommend", {"history": history, "explain": True}))
         asked["users"].append(("recommend", {"user_id": user}))
         some = {"events": [{"user_id": f"visitor {rng.integers(500)}", "item_id": history[0]}]}
-        asked["mixed"] += [("recommend", {"history": history})] * 3 + [
-            ("recommend", {"user_id": user}),
-            ("events", some),
-        ]
+        reads = [("recommend", {"history": history})] * 3 + [("recommend", {"user_id": user})]
+        asked["reads"] += reads
+        asked["mixed"] += [*reads, ("events", some)]
     files = {}
     for name, requests in asked.items():
         files[name] = folder / name

@@ -36,11 +36,11 @@ class Service:
         sys.exit(f"{command[1:]} does not answer")
 
     @classmethod
-    def komd(cls, model: Path, store: Path) -> Self:
-        """`komd serve` with its defaults."""
+    def komd(cls, model: Path, store: Path, *more: str) -> Self:
+        """`komd serve` with its defaults, and `more` options."""
         port = free_port()
         start = "from komd.cli.main import run; run()"
-        words = ["serve", str(model), "--port", str(port), "--store", f"sqlite:///{store}"]
+        words = ["serve", str(model), "--port", str(port), "--store", f"sqlite:///{store}", *more]
         return cls([sys.executable, "-c", start, *words], port, "/v1/ready")
 
     @classmethod

@@ -55,15 +55,19 @@ class LockHeld(Exception):
     """Another process or thread holds the lock."""
 
 
-def write(path: Path, fill: Fill) -> None:
-    """Write a file: whatever fails, `path` holds all of the new content or is as it was."""
-    replace(write_aside(path, fill), path)
-    sync(path.parent)
+def write(path: Path, fill: Fill, *, durable: bool = True) -> None:
+    """Write a file: whatever fails, `path` holds all of the new content or is as it was.
+
+    A file that need not be `durable` is not flushed to the disk: it may be lost if the machine fails.
+    """
+    replace(write_aside(path, fill, durable=durable), path)
+    if durable:
+        sync(path.parent)
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, *, durable: bool = True) -> None:
     """`write`, of a text in UTF-8."""
-    write(path, lambda file: file.write(text.encode()))
+    write(path, lambda file: file.write(text.encode()), durable=durable)
 
 
 def array_fill(array: NDArray[np.generic]) -> Fill:
@@ -82,7 +86,7 @@ def array_fill(array: NDArray[np.generic]) -> Fill:
     return fill
 
 
-def write_aside(path: Path, fill: Fill) -> Path:
+def write_aside(path: Path, fill: Fill, *, durable: bool = True) -> Path:
     """Write a file under a temporary name beside `path`, flushed; returns that name, for `replace` or `discard`."""
     aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     _unfinished.add(aside)
@@ -90,7 +94,8 @@ def write_aside(path: Path, fill: Fill) -> Path:
         with aside.open("wb") as file:
             fill(file)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
     except BaseException:
         discard(aside)
         raise

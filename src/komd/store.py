@@ -70,11 +70,18 @@ class SavedModel(NamedTuple):
 
 
 def save(
-    path: Path, *, model: str, arrays: Arrays, ids: dict[str, pa.Array], expected: SavedModel | None = None
+    path: Path,
+    *,
+    model: str,
+    arrays: Arrays,
+    ids: dict[str, pa.Array],
+    expected: SavedModel | None = None,
+    durable: bool = True,
 ) -> None:
     """Write a model to the folder `path`, replacing the model there and its journal, if any, when all is written.
 
     With `expected`, what was loaded, it replaces that only: `journal.Superseded` if the folder was changed meanwhile.
+    One that need not be `durable` is not flushed to the disk: only processes on this machine are sure to see it whole.
     """
     old = _complete(path, replaceable(path))  # refused before waiting for the lock
     fresh = not path.exists()
@@ -86,10 +93,11 @@ def save(
                     journal.check_unchanged(
                         path, expected.manifest, expected.tip, f"could not save the model to {path}"
                     )
-                entries = {name: _write(path, name, ".npy", array) for name, array in arrays.items()}
-                entries |= {name: _write(path, name, ".arrow", values) for name, values in ids.items()}
-                files.sync(path)
-                _swap(path, new_manifest(model, entries))
+                entries = {name: _write(path, name, ".npy", array, durable) for name, array in arrays.items()}
+                entries |= {name: _write(path, name, ".arrow", values, durable) for name, values in ids.items()}
+                if durable:
+                    files.sync(path)
+                _swap(path, new_manifest(model, entries), durable)
             finally:
                 if alone:  # else another save may be about to name what no manifest names yet
                     _clear(path)
@@ -103,13 +111,21 @@ def save(
         raise
 
 
-def load(path: Path, *, verify: bool = True, manifest: str | None = None, marks: Path | None = None) -> SavedModel:
+def load(
+    path: Path,
+    *,
+    verify: bool = True,
+    manifest: str | None = None,
+    marks: Path | None = None,
+    trusted: bool = False,
+) -> SavedModel:
     """A saved model and the records of its journal. `verify` reads every byte once to check it.
 
     Without it the checksums of floating-point arrays are not checked; those of all arrays that compiled code uses
     as positions in memory always are. With a `manifest` (its text) the model must be that very one, and its journal is
     not read. `marks` is a trusted folder on this machine that remembers which files were checked: a file is checked
-    again when it has changed.
+    again when it has changed. A `trusted` folder is one that only another process of the same service writes: no
+    checksum is checked.
     """
     text = manifest_text(path) if manifest is None else manifest
     while True:
@@ -119,7 +135,7 @@ def load(path: Path, *, verify: bool = True, manifest: str | None = None, marks:
                 # All are opened before any is read: an open file stays readable when a save removes it.
                 opened = {e["file"]: stack.enter_context(_open(path, e["file"])) for e in about["files"].values()}
                 kept = _journal(path, text) if manifest is None else journal.Journal([], "")
-                arrays, ids = _read(path, about["files"], opened, verify, marks)
+                arrays, ids = _read(path, about["files"], opened, verify, marks, trusted)
             return SavedModel(str(about["model"]), arrays, ids, kept.records, text, kept.tip)
         except _Gone as error:
             # A save may have replaced the model after its manifest was read: then the new one is there.
@@ -154,7 +170,7 @@ def _journal(path: Path, text: str) -> journal.Journal:
 
 
 def _read(
-    path: Path, entries: dict[str, Any], opened: dict[str, IO[bytes]], verify: bool, marks: Path | None
+    path: Path, entries: dict[str, Any], opened: dict[str, IO[bytes]], verify: bool, marks: Path | None, trusted: bool
 ) -> tuple[Arrays, dict[str, pa.Array]]:
     """The arrays and ids in open files."""
     arrays: Arrays = {}
@@ -167,7 +183,7 @@ def _read(
             raise damaged(path, f"is incomplete: {words}")
         is_array = entry["file"].endswith(".npy")
         checked = verify or not is_array or not str(entry.get("dtype")).startswith("float")
-        if checked and not _matches(file, entry["sha256"], marks):
+        if checked and not trusted and not _matches(file, entry["sha256"], marks):
             raise damaged(path, f"was altered: {entry['file']} is not what was saved")
         file.seek(0)
         try:
@@ -246,7 +262,7 @@ def replaceable(path: Path) -> dict[str, Any]:
         return {}  # no model, or a damaged one, which may be replaced
 
 
-def _swap(path: Path, text: str) -> None:
+def _swap(path: Path, text: str, durable: bool) -> None:
     """Replace the manifest, whose files are all there, and end the journals of both: in one step, whatever happens.
 
     A journal of an equal manifest may be there: of the model itself, if it is saved once more, or of an earlier save,
@@ -259,11 +275,11 @@ def _swap(path: Path, text: str) -> None:
     except ModelFileError:  # none, or a damaged one
         again = False
     if again:  # only the journal is to go: its removal is the step
-        files.write_text(path / MANIFEST, text)
+        files.write_text(path / MANIFEST, text, durable=durable)
         journal.remove(path, text)
     else:
         journal.remove(path, text)
-        files.write_text(path / MANIFEST, text)
+        files.write_text(path / MANIFEST, text, durable=durable)
 
 
 def _ours(name: str) -> bool:
@@ -302,7 +318,7 @@ def _clear(path: Path) -> None:
                 file.unlink(missing_ok=True)
 
 
-def _write(path: Path, name: str, suffix: str, content: Any) -> dict[str, Any]:
+def _write(path: Path, name: str, suffix: str, content: Any, durable: bool) -> dict[str, Any]:
     """Write one file under the name of its checksum, flushed to the disk; returns its entry in the manifest."""
 
     def column(file: IO[bytes]) -> None:
@@ -311,7 +327,8 @@ def _write(path: Path, name: str, suffix: str, content: Any) -> dict[str, Any]:
             writer.write_table(table)
 
     content = np.ascontiguousarray(content) if suffix == ".npy" else content
-    aside = files.write_aside(path / name, files.array_fill(content) if suffix == ".npy" else column)
+    fill = files.array_fill(content) if suffix == ".npy" else column
+    aside = files.write_aside(path / name, fill, durable=durable)
     digest, size = files.checksum(aside), aside.stat().st_size
     final = path / f"{name}-{digest[:16]}{suffix}"
     if final.is_file() and files.checksum(final) == digest:  # perhaps memory-mapped: Windows would refuse to replace it

@@ -110,6 +110,7 @@ def test_requests_and_search_of_the_service(plays, tmp_path):
         "reasons": 50,
         "users": 50,
         "mixed": 250,
+        "reads": 200,
     }
     assert serve.search(names=300, queries=5)["names"] == 300
 

@@ -53,7 +53,7 @@ def fitted(model, data):
 @pytest.mark.parametrize("model", VARIANTS + OTHERS, ids=repr)
 def test_served_reasons_and_explanations_sum_to_the_score(model, data):
     model = fitted(model, data)
-    snapshot = ModelSnapshot(model, "1", ItemNames.of(model.catalogue, None))
+    snapshot = ModelSnapshot(model, "1", ItemNames.of(model.catalogue.items, None))
     rows = model.catalogue.histories
     users = [0, 7, 31, 88]
     lists = model.recommend([data.users[u] for u in users], n=N).to_arrow().to_pylist()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -22,6 +25,8 @@ pytest.importorskip("fastapi")
 from komd.serve.app import create
 from komd.serve.serve_settings import Settings
 from komd.serve.server_process import configured
+
+START = "from komd.cli.main import run; run()"
 
 
 class Running:
@@ -64,6 +69,47 @@ class Running:
         self.server.should_exit = True
         self.thread.join(20)
         self.listening.close()
+
+
+class Command:
+    """`komd …` in its own process, once it says where it listens."""
+
+    def __init__(self, *words, **environment):
+        command = [sys.executable, "-c", START, *map(str, words)]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment
+        )
+        self.said = ""
+        for line in self.process.stdout:
+            self.said += line
+            if found := re.search(r"on (http://\S+)", line):
+                self.client = httpx.Client(base_url=found[1], timeout=30)
+                return
+        raise AssertionError(self.process.stderr.read())
+
+    def wait(self):
+        for _ in range(300):
+            try:
+                if self.client.get("/v1/ready").status_code == 200:
+                    return self
+            except httpx.TransportError:
+                pass
+            time.sleep(0.1)
+        raise AssertionError("it does not answer")
+
+    def stop(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        out, errors = self.process.communicate(timeout=30)
+        return self.process.returncode, self.said + out, errors
+
+
+def until(condition, seconds=30, pause=0.05):
+    start = time.monotonic()
+    while time.monotonic() - start < seconds:
+        if condition():
+            return True
+        time.sleep(pause)
+    return False
 
 
 def received(line: socket.socket, wait: float = 5.0) -> bytes:

@@ -17,7 +17,14 @@ def operations(running):
 
 
 LABELS = [
-    *("GET /v1/health", "GET /v1/ready", "GET /v1/metrics", "GET /v1/model", "POST /v1/model/reload"),
+    *(
+        "GET /v1/health",
+        "GET /v1/ready",
+        "GET /v1/metrics",
+        "GET /v1/model",
+        "POST /v1/model/reload",
+        "GET /v1/learning",
+    ),
     *("POST /v1/recommend", "POST /v1/recommend/batch", "GET /v1/users/{user_id}/recommendations"),
     *("POST /v1/events", "GET /v1/users", "GET /v1/users/{user_id}", "DELETE /v1/users/{user_id}"),
     *("GET /v1/items", "GET /v1/items/{item_id}", "GET /v1/items/{item_id}/similar", "GET /v1/popularity"),

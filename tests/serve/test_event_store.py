@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from komd.errors import InputError
-from komd.serve.event_records import Forgot, NewEvent, StoreChanges, StoredChange
+from komd.serve.event_records import Forgot, NewEvent, PendingChanges, StoreChanges, StoredChange
 from komd.serve.event_store import EventStore, StoreError
 
 pytestmark = pytest.mark.xdist_group("store")
@@ -446,6 +446,21 @@ def test_changes_are_those_of_the_commits_after_a_number(events):
     before = time.time_ns() // 1_000_000
     events.add(pairs(("di", "i1"))).result()
     assert before <= events.changes(4).events[0].time <= time.time_ns() // 1_000_000  # when it was stored
+
+
+def test_what_is_pending_is_what_the_changes_would_have(events):
+    assert events.pending(0) == PendingChanges(1, 0, None, 0)
+    before = time.time_ns() // 1_000_000
+    events.add([NewEvent("ana", "i7", time=5), NewEvent("ana", "i9")]).result(20)
+    events.add([NewEvent("bo", "i7")]).result(20)
+    seq, waiting, oldest, forgotten = events.pending(0)
+    assert (seq, waiting, forgotten) == (3, 3, 0) and before <= oldest <= time.time_ns() // 1_000_000
+    assert events.pending(2)[:2] == (3, 1) and events.pending(3) == PendingChanges(3, 0, None, 0)
+    events.forget("ana").result(20)
+    assert events.pending(2)[:2] == (4, 1) and events.pending(3) == PendingChanges(4, 0, None, 1)
+    for after in range(5):
+        changes, pending = events.changes(after), events.pending(after)
+        assert pending[:2] == (changes.seq, len(changes.events)) and pending.forgotten == len(changes.forgotten)
 
 
 def test_commits_that_change_nothing_take_no_number(events):

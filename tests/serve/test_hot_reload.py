@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 
 import httpx
+import numpy as np
 import pytest
 
 import komd
@@ -172,13 +173,33 @@ def test_a_link_that_is_changed(shop, tmp_path):
 def test_new_names_are_loaded(shop, tmp_path):
     names = shutil.copy(shop / "names.tsv", tmp_path / "names.tsv")
     watcher = ModelWatcher(shop / "numbers.komd", names)
-    index = watcher.current.name_index
+    index = watcher.current.names.index
     watcher.reload()
-    assert watcher.current.name_index is index  # nothing changed: the index is kept
+    assert watcher.current.names.index is index  # nothing changed: the index is kept
     names.write_text("id\tname\n10\tAnother Name Altogether\n")
     assert watcher.refresh()
     number = int(watcher.current.item_numbers(["10"])[0])
-    assert watcher.current.name_index.find("altogether", 5).tolist() == [number]
+    assert watcher.current.search("altogether", 5).tolist() == [number]
     names.write_text("id\n")
     assert not watcher.refresh() and watcher.refusals == 1
-    assert watcher.current.names.name(number) == "Another Name Altogether"
+    assert watcher.current.item_names(np.array([number])) == ["Another Name Altogether"]
+
+
+def test_names_are_kept_while_the_items_are_the_same(shop, tmp_path):
+    """Popularity changes the inside numbers, not the index; search follows the popularity."""
+    pairs = [(f"u{k}", item) for k, item in enumerate(["song a", "song a", "song a", "song b", "song b", "song c"])]
+    komd.ECFOMD().fit(komd.read(pairs)).save(tmp_path / "m.komd")
+    watcher = ModelWatcher(tmp_path / "m.komd")
+    index, labels = watcher.current.names.index, watcher.current.names.labels
+
+    def found():
+        return watcher.current.item_texts(watcher.current.search("song", 5))
+
+    assert found() == ["song a", "song b", "song c"]
+    komd.ECFOMD().fit(komd.read(pairs + [(f"v{k}", "song c") for k in range(5)])).save(tmp_path / "m.komd")
+    assert watcher.refresh() and found() == ["song c", "song a", "song b"]
+    assert watcher.current.names.index is index and watcher.current.names.labels is labels
+    assert watcher.current.item_names(np.arange(3)) == found()
+    assert watcher.current.item_numbers(["song b", "song d"]).tolist() == [2, -1]
+    komd.ECFOMD().fit(komd.read([*pairs, ("v", "song d")])).save(tmp_path / "m.komd")
+    assert watcher.refresh() and "song d" in found() and watcher.current.names.index is not index

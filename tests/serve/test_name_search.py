@@ -6,6 +6,7 @@ import re
 import unicodedata
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -105,6 +106,8 @@ def test_n_is_a_limit_and_popularity_decides():
     assert search.find("song", 5).tolist() == [0, 1, 2, 3, 4]
     assert search.find("sogn", 5).tolist() == [0, 1, 2, 3, 4]
     assert search.find("song 77", 3).tolist() == [77, 770, 771]
+    ranks = np.arange(1000, dtype=np.int32)[::-1]
+    assert search.find("song", 3, ranks).tolist() == search.find("sogn", 3, ranks).tolist() == [999, 998, 997]
 
 
 def test_nothing_to_search():

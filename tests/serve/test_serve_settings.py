@@ -55,5 +55,7 @@ def test_origins_are_named_in_full(shop, origin):
 
 
 def test_settings_survive_the_way_to_a_worker(shop, tmp_path):
-    settings = Settings(model=shop, store="x", items=tmp_path, origins=("https://a.b",), limits=Limits(n=5))
+    settings = Settings(
+        model=shop, store="x", items=tmp_path, origins=("https://a.b",), limits=Limits(n=5), learned=shop
+    )
     assert Settings.from_text(settings.to_text()) == settings

@@ -9,10 +9,7 @@ import random
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
-import time
 
 import httpx
 import psutil
@@ -23,41 +20,9 @@ import komd
 from komd.cli.main import app
 from komd.serve.serve_settings import Settings
 from komd.serve.server_process import run
+from tests.serve.conftest import Command, until
 
-START = "from komd.cli.main import run; run()"
 TRIES = int(os.environ.get("KOMD_KILLS", "50"))
-
-
-class Command:
-    """`komd …` in its own process, once it says where it listens."""
-
-    def __init__(self, *words, **environment):
-        command = [sys.executable, "-c", START, *map(str, words)]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment
-        )
-        self.said = ""
-        for line in self.process.stdout:
-            self.said += line
-            if found := re.search(r"on (http://\S+)", line):
-                self.client = httpx.Client(base_url=found[1], timeout=30)
-                return
-        raise AssertionError(self.process.stderr.read())
-
-    def wait(self):
-        for _ in range(300):
-            try:
-                if self.client.get("/v1/ready").status_code == 200:
-                    return self
-            except httpx.TransportError:
-                pass
-            time.sleep(0.1)
-        raise AssertionError("it does not answer")
-
-    def stop(self, how=signal.SIGTERM):
-        self.process.send_signal(how)
-        out, errors = self.process.communicate(timeout=30)
-        return self.process.returncode, self.said + out, errors
 
 
 def test_the_command_and_two_workers(shop, tmp_path):
@@ -86,15 +51,6 @@ def test_the_command_and_two_workers(shop, tmp_path):
     finally:
         code, _, errors = service.stop()
     assert code == 0 and "Traceback" not in errors, errors
-
-
-def until(condition, seconds=30, pause=0.05):
-    start = time.monotonic()
-    while time.monotonic() - start < seconds:
-        if condition():
-            return True
-        time.sleep(pause)
-    return False
 
 
 def test_the_demo_serves(tmp_path):

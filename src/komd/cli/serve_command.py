@@ -31,6 +31,14 @@ def serve(
         Path | None, Option(help="File with one token per line; requests must carry one of them.")
     ] = None,
     workers: Annotated[int, Option(min=1, help="How many processes.")] = 1,
+    learn: Annotated[
+        bool,
+        Option("--learn", help="Learn posted events, and unlearn forgotten users, in a process of its own."),
+    ] = False,
+    learn_seconds: Annotated[
+        float, Option(help="With --learn: after how many seconds at most an event is learned.")
+    ] = 1.0,
+    learn_events: Annotated[int, Option(help="With --learn: how many events wait at most.")] = 1000,
     origin: Annotated[
         list[str] | None, Option(help="A site whose pages may use the API, as https://shop.example; may be repeated.")
     ] = None,
@@ -61,5 +69,8 @@ def serve(
             origins=tuple(origin or ()),
             log_requests=log_requests,
             log_ids=log_ids,
+            learn=learn,
+            learn_seconds=learn_seconds,
+            learn_events=learn_events,
         )
     )

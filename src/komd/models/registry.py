@@ -22,7 +22,7 @@ from komd.models.rp3beta import RP3Beta
 from komd.models.slim import SLIM
 from komd.models.wrmf import WRMF
 
-__all__ = ["MODELS", "load", "load_exactly", "model_from_text"]
+__all__ = ["MODELS", "load", "load_exactly", "load_trusted", "model_from_text"]
 
 _ALL: tuple[type[Recommender], ...] = (
     BPR,
@@ -77,6 +77,11 @@ def load(path: str | Path, *, verify: bool = True) -> Recommender:
 def load_exactly(path: Path, manifest: str, marks: Path | None = None) -> Recommender:
     """The model of this manifest, whose files are in this folder, without its journal; `marks` as in `store.load`."""
     return restored(path, store.load(path, manifest=manifest, marks=marks))
+
+
+def load_trusted(path: Path) -> Recommender:
+    """The model in a folder that only another process of the same service writes: no checksum is checked."""
+    return restored(path, store.load(path, trusted=True))
 
 
 def restored(path: str | Path, saved: store.SavedModel) -> Recommender:

@@ -49,6 +49,8 @@ def errors(*also: int) -> dict[int | str, dict[str, Any]]:
 
 
 _BODY = (400, 408, 413)
+_UNLEARN_SECONDS = 10.0  # that a request waits for a user to be unlearned
+_UNLEARN_POLL = 0.03
 
 
 class RequestQueues(NamedTuple):
@@ -62,9 +64,9 @@ class RequestQueues(NamedTuple):
     """Requests for many users."""
 
 
-def _json(answer: BaseModel) -> Response:
+def _json(answer: BaseModel, status: int = 200) -> Response:
     """A response as bytes; made in the thread that computed it."""
-    return Response(answer.model_dump_json(), media_type="application/json")
+    return Response(answer.model_dump_json(), status, media_type="application/json")
 
 
 def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: ServiceMetrics) -> None:
@@ -127,11 +129,25 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
         """Everything that is known of a user."""
         return await answer(queues.store, lambda: service.user_history(user_id), "nothing is known of this user")
 
-    @app.delete("/v1/users/{user_id}", response_model=schemas.Forgotten, tags=["people"])
+    @app.delete(
+        "/v1/users/{user_id}",
+        response_model=schemas.Forgotten,
+        responses={202: {"model": schemas.Forgotten, "description": "Forgotten, and still to be unlearned"}},
+        tags=["people"],
+    )
     async def forget_user(user_id: UserId) -> Response:
-        """Forget a user: their stored events are deleted, and what the model knows of them is no longer used."""
+        """Forget a user: their stored events are deleted, and what the model knows of them is no longer used.
+
+        A service that learns also unlearns them, and says so when it is done; /v1/learning tells if it takes longer.
+        """
         forgot = await asyncio.wrap_future(service.events.forget(user_id))
-        return _json(schemas.Forgotten(user_id=user_id, events=forgot.events))
+        done, learning = service.has_unlearned(forgot.seq), service.watcher.learned is not None
+        latest = asyncio.get_running_loop().time() + _UNLEARN_SECONDS
+        while learning and not done and asyncio.get_running_loop().time() < latest:
+            await asyncio.sleep(_UNLEARN_POLL)
+            done = service.has_unlearned(forgot.seq)
+        found = schemas.Forgotten(user_id=user_id, events=forgot.events, seq=forgot.seq, unlearned=done)
+        return _json(found, 202 if learning and not done else 200)
 
     # ---- items ------------------------------------------------------------------------------------------------
 
@@ -171,6 +187,11 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
         except KomdError as error:
             raise HTTPException(409, f"the old model stays: {error}") from error
         return _json(service.model())
+
+    @app.get("/v1/learning", response_model=schemas.Learning, tags=["service"])
+    async def learning() -> Response:
+        """How far the model in use has learned what is stored."""
+        return await answer(queues.store, service.learning)
 
     @app.get("/v1/health", response_model=schemas.Health, tags=["service"])
     async def health() -> Response:

@@ -22,14 +22,19 @@ from komd.serve.access import BROKEN, AccessControl
 from komd.serve.api import RequestQueues, add_routes, errors
 from komd.serve.event_store import EventStore, StoreError
 from komd.serve.hot_reload import ModelWatcher
+from komd.serve.learner import updatable
 from komd.serve.prometheus import ServiceMetrics
+from komd.serve.publication import Publication
 from komd.serve.request_queue import QueueFull, RequestQueue
 from komd.serve.serve_settings import VARIABLE, Settings
 from komd.serve.service import Service
 
-__all__ = ["create", "from_environment"]
+__all__ = ["check", "create", "from_environment"]
 
 log = logging.getLogger("komd.serve")
+
+_LEARNED_SECONDS = 0.1  # between two looks for a model that the learner published
+_GAUGE_SECONDS = 1.0
 
 _ABOUT = """Recommendations from what users did, by `komd`. Ids are text; whole numbers are accepted too.
 Errors are `{"detail": "words"}`."""
@@ -46,7 +51,8 @@ _PAGES = {"index.html": "/", "api.html": "/docs"}
 def create(settings: Settings) -> AccessControl:
     """The application: model loaded and tried, store open. Raises KomdError when either cannot be used."""
     metrics = ServiceMetrics()
-    watcher = ModelWatcher(settings.model, settings.items)
+    publication = None if settings.learned is None else Publication(settings.learned)
+    watcher = ModelWatcher(settings.model, settings.items, publication)
     metrics.loaded.set(watcher.current.loaded)
     events = EventStore(settings.store, threads=len(RequestQueues._fields))
     limits, names = settings.limits, RequestQueues._fields
@@ -55,11 +61,16 @@ def create(settings: Settings) -> AccessControl:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        watching = asyncio.create_task(_watch(watcher, metrics, settings.watch_seconds))
+        learning = watcher.learned is not None
+        seconds = min(settings.watch_seconds, _LEARNED_SECONDS) if learning else settings.watch_seconds
+        tasks = [asyncio.create_task(_watch(watcher, metrics, seconds))]
+        if learning:
+            tasks.append(asyncio.create_task(_watch_learner(service, metrics)))
         try:
             yield
         finally:
-            watching.cancel()
+            for task in tasks:
+                task.cancel()
             for queue in queues:
                 queue.close()
             events.close()
@@ -79,6 +90,14 @@ def create(settings: Settings) -> AccessControl:
     _add_pages(app)
     _add_error_handlers(app)
     return AccessControl(app, settings, metrics)
+
+
+def check(settings: Settings) -> None:
+    """Load the model and open the store, for the error if they cannot be used."""
+    model = ModelWatcher(settings.model, settings.items).current.model
+    if settings.learn:
+        updatable(model)
+    EventStore(settings.store).close()
 
 
 def from_environment() -> AccessControl:
@@ -103,6 +122,19 @@ async def _watch(watcher: ModelWatcher, metrics: ServiceMetrics, seconds: float)
         metrics.refusals.inc(watcher.refusals - refusals)
         reloads, refusals = watcher.reloads, watcher.refusals
         metrics.loaded.set(watcher.current.loaded)
+
+
+async def _watch_learner(service: Service, metrics: ServiceMetrics) -> None:
+    """Show in the metrics what the model in use has learned, and how old the oldest event is that it has not."""
+    while True:
+        state = service.watcher.learned
+        if state is not None:
+            metrics.learned_seq.set(state.seq)
+            metrics.learned_events.set(state.events)
+            metrics.publications.set(state.publications)
+        with contextlib.suppress(StoreError):
+            metrics.behind.set(await asyncio.to_thread(service.seconds_behind))
+        await asyncio.sleep(_GAUGE_SECONDS)
 
 
 def _add_pages(app: FastAPI) -> None:

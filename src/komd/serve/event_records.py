@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Forgot", "NewEvent", "StoreChanges", "StoredChange", "StoredEvent", "StoredHistory"]
+__all__ = ["Forgot", "NewEvent", "PendingChanges", "StoreChanges", "StoredChange", "StoredEvent", "StoredHistory"]
 
 
 class NewEvent(NamedTuple):
@@ -66,6 +66,17 @@ class StoreChanges(NamedTuple):
     """The marks (`EventStore.mark`) of users who were forgotten."""
     more: bool
     """Whether there were later commits."""
+
+
+class PendingChanges(NamedTuple):
+    """How much `StoreChanges` after a number would have."""
+
+    seq: int
+    """The number of the last commit."""
+    events: int
+    oldest: int | None
+    """When the first of the events was stored (milliseconds since 1970); None if there are none."""
+    forgotten: int
 
 
 class Forgot(NamedTuple):

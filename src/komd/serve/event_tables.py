@@ -120,6 +120,14 @@ class EventTables:
         """The number of the last commit, as text."""
         return sql.select(self.settings.c.value).where(self.settings.c.name == "seq")
 
+    def pending(self) -> Any:
+        """One row: the number of the last commit, and of what changed later than `after`: events, oldest, forgotten."""
+        after = sql.bindparam("after", type_=sql.BigInteger)
+        events, forgotten = self.events.c, self.forgotten.c
+        counted = sql.select(sql.func.count(), sql.func.min(events.at)).where(events.seq > after).subquery()
+        marks = sql.select(sql.func.count()).where(forgotten.seq > after).scalar_subquery()
+        return sql.select(self.last_seq().scalar_subquery(), *counted.c, marks)
+
     def seq_at_limit(self) -> Any:
         """The number of the commit with which more than `skipped` events changed later than `after` are complete."""
         seq = self.events.c.seq

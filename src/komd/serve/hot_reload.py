@@ -3,14 +3,20 @@
 The folder is checked every second. When anything in it has changed, the new model is loaded and tried in a thread,
 while the old one serves; then it replaces the old one by one assignment. A request keeps the snapshot it began with. A
 model that cannot be loaded is refused and the old one stays, until the folder changes again.
+
+With a learner beside the service, the folder is the one in which it publishes: nothing else writes there, so checksums
+are not checked, and `learned` says which commits of the store the model in use has.
 """
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import json
 import logging
+import sys
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
@@ -19,12 +25,14 @@ import pyarrow as pa
 from komd.errors import InputError, KomdError, ModelFileError
 from komd.serve.item_names import read_names
 from komd.serve.model_snapshot import ModelSnapshot
+from komd.serve.publication import LearnedState, Publication, model_version
 
 __all__ = ["ModelWatcher"]
 
 Signature: TypeAlias = tuple[tuple[str, int, int, int], ...]
 
-_VERSION = 12  # letters of the manifest's checksum that name a version
+_TURN = 0.0005  # seconds that a thread keeps the GIL while others wait; 0.005 by default
+_KEPT = 0.5  # seconds that a model is kept after it was replaced: longer than requests take
 
 log = logging.getLogger("komd.serve")
 
@@ -32,29 +40,41 @@ log = logging.getLogger("komd.serve")
 class ModelWatcher:
     """The model of a folder: `current` is always the newest that works."""
 
-    def __init__(self, folder: Path, items: Path | None = None) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, items: Path | None = None, publication: Publication | None = None) -> None:
+        self._folder = folder if publication is None else publication.model
         self._items = items
+        self._publication = publication
         self._lock = threading.Lock()
         self._table: pa.Table | None = None
         self._table_signature: Signature | None = None
         self._checked = self._signature()
+        self._retired: list[tuple[float, ModelSnapshot]] = []
         self.reloads = 0
         """How many models have replaced another."""
         self.refusals = 0
         """How many were refused."""
         self.current = self._load(None)
+        self.learned: LearnedState | None = None
+        """What the model in use has learned, at least; None without a learner."""
+        self._read_learned()
+
+    def _read_learned(self) -> None:
+        """What was said of another version, older or newer, is not known of the model in use."""
+        state = None if self._publication is None else self._publication.state()
+        if state is not None and state.version == self.current.version:
+            self.learned = state
 
     def _signature(self) -> Signature:
-        """The checksum of the manifest; size, time and inode of each file it names and of the table of names."""
+        """The version of the manifest; size, time and inode of each file it names and of the table of names."""
         files = [self._items] if self._items else []
         manifest = b""
         try:
             manifest = (self._folder / "manifest.json").read_bytes()
-            files += [self._folder / str(entry["file"]) for entry in json.loads(manifest)["files"].values()]
+            if self._publication is None:
+                files += [self._folder / str(entry["file"]) for entry in json.loads(manifest)["files"].values()]
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             pass  # loading it will report what is wrong
-        found = [(hashlib.sha256(manifest).hexdigest(), 0, 0, 0)]
+        found = [(model_version(manifest), 0, 0, 0)]
         for file in files:
             try:
                 about = file.stat()
@@ -66,7 +86,7 @@ class ModelWatcher:
     def _load(self, before: ModelSnapshot | None) -> ModelSnapshot:
         folder = self._folder.resolve()  # a link may be changed to another folder meanwhile
         try:
-            version = hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()[:_VERSION]
+            version = model_version((folder / "manifest.json").read_bytes())
         except OSError:
             version = ""  # loading will report what is missing
         if self._items is not None:
@@ -74,7 +94,8 @@ class ModelWatcher:
             if signature != self._table_signature or not signature:
                 self._table = read_names(self._items)
                 self._table_signature = signature
-        snapshot = ModelSnapshot.load(folder, version, self._table, before)
+        trusted = self._publication is not None
+        snapshot = ModelSnapshot.load(folder, version, self._table, before, trusted=trusted)
         if self._items is not None and not snapshot.names.known:
             raise InputError(
                 f"{self._items} names none of the model's {len(snapshot.catalogue.items):,} items (ids like "
@@ -84,7 +105,7 @@ class ModelWatcher:
 
     def reload(self) -> ModelSnapshot:
         """Load the model that is in the folder now. Raises, and keeps the old one, when it cannot be used."""
-        with self._lock:
+        with self._lock, _short_turns() if self._publication is not None else contextlib.nullcontext():
             signature = self._signature()
             try:
                 snapshot = self._load(self.current)
@@ -96,18 +117,34 @@ class ModelWatcher:
                 raise ModelFileError(f"the model in {self._folder.name} cannot be used: {error}") from error
             finally:
                 self._checked = signature
+            self._retired.append((time.monotonic(), self.current))
             self.current = snapshot
             self.reloads += 1
-            log.info("loaded model %s: %s", snapshot.version, snapshot.model.text)
+            level = logging.INFO if self._publication is None else logging.DEBUG  # they come every second
+            log.log(level, "loaded model %s: %s", snapshot.version, snapshot.model.text)
             return snapshot
 
     def _in_use(self, signature: Signature) -> bool:
         """Whether the folder has the model in use with the names in use."""
         names = tuple(entry for entry in signature if entry[0] == str(self._items))
-        return signature[0][0][:_VERSION] == self.current.version and names == (self._table_signature or ())
+        return signature[0][0] == self.current.version and names == (self._table_signature or ())
 
     def refresh(self) -> bool:
         """Check the folder, and load the model if it is new. Returns whether the model changed."""
+        changed = self._refresh_model()
+        self._read_learned()
+        self._release()
+        return changed
+
+    def _release(self) -> None:
+        """Release the models that were replaced a while ago, so that it is not left to the last request that used one.
+
+        The system takes up to a tenth of a second to free a large file that was removed and is not mapped any more.
+        """
+        latest = time.monotonic() - _KEPT
+        self._retired = [(when, model) for when, model in self._retired if when > latest]
+
+    def _refresh_model(self) -> bool:
         signature = self._signature()
         if signature == self._checked:
             return False
@@ -120,3 +157,14 @@ class ModelWatcher:
             log.warning("the new model is refused and %s stays: %s", self.current.version, error)
             return False
         return True
+
+
+@contextlib.contextmanager
+def _short_turns() -> Iterator[None]:
+    """Let threads that answer requests wait for the GIL as briefly as can be while a model is loaded beside them."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(_TURN)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)

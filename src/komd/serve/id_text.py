@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from komd.data.ids import Ids
 from komd.errors import InputError
 
-__all__ = ["numbers_of", "text_of", "texts_of", "users_beginning"]
+__all__ = ["ids_of", "numbers_of", "text_of", "texts_of", "users_beginning"]
 
 
 def text_of(value: Any) -> str:
@@ -49,6 +49,30 @@ def numbers_of(ids: Ids, texts: Sequence[str]) -> NDArray[np.int32]:
     if pa.types.is_integer(ids.type):  # the same as below, but faster: it is much of the time of a request
         return ids.find([_whole(text) for text in texts], on_unknown="skip")
     return ids.find([_parsed(ids, text) for text in texts], on_unknown="skip")
+
+
+def ids_of(ids: Ids, texts: Sequence[str]) -> list[Any]:
+    """The ids with these texts, known or not; None for a text that cannot be an id of this kind.
+
+    >>> ids_of(Ids.range(10), ["7", "12", "x7", "07"])
+    [7, 12, None, None]
+    """
+    kind = ids.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return list(texts)
+    made = [_whole(text) if pa.types.is_integer(kind) else _parsed(ids, text) for text in texts]
+    return [value if value is not None and _holds(kind, value) else None for value in made]
+
+
+def _holds(kind: pa.DataType, value: Any) -> bool:
+    """Whether a type of ids has this value: an integer may be too large."""
+    if pa.types.is_integer(kind):
+        return bool(0 <= value < 2**64 if pa.types.is_unsigned_integer(kind) else -(2**63) <= value < 2**63)
+    try:
+        pa.scalar(value, kind)
+    except (pa.ArrowException, OverflowError):
+        return False
+    return True
 
 
 def _whole(text: str) -> int | None:

@@ -3,54 +3,87 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from komd.data.columns import role
-from komd.engine.catalogue import Catalogue
+from komd.data.ids import Ids
 from komd.errors import InputError
 from komd.serve.id_text import text_of, texts_of
+from komd.serve.name_search import NameIndex
 
-__all__ = ["ItemNames", "read_names"]
+__all__ = ["ItemLabels", "ItemNames", "read_names"]
 
 _NAMED = ("name", "title", "label")
+_CACHED = 50_000  # items whose ids and names are cached as Python texts: some 10 MB
 _SHOWN = 500  # characters of a name or of a further column
 
 
 @dataclass(frozen=True, eq=False)
 class ItemNames:
-    """Names and further columns of a model's items, by inside number."""
+    """Ids as texts, names and further columns of items, by outside number (place in `items`).
 
+    They depend on the set of items and on the table alone: another model of the same items has the same names.
+    """
+
+    items: Ids
+    table: pa.Table | None
+    texts: pa.Array
     names: pa.Array
     columns: dict[str, pa.Array]
     known: int
-    """How many of the model's items the table names; for the others the id is shown."""
-
-    def name(self, number: int) -> str:
-        """The name of an item."""
-        return str(self.names[number].as_py())
+    """How many of the items the table names; for the others the id is shown."""
 
     def details(self, number: int) -> dict[str, str]:
         """The further columns of an item that are not empty."""
         found = {title: column[number].as_py() for title, column in self.columns.items()}
         return {title: value for title, value in found.items() if value}
 
+    @cached_property
+    def index(self) -> NameIndex:
+        """The names, to be searched."""
+        return NameIndex(self.names)
+
+    @cached_property
+    def labels(self) -> ItemLabels | None:
+        """Texts and names as Python texts, if the items are few enough for that.
+
+        Looking up ten items through Arrow takes longer than a small problem takes to solve.
+        """
+        if len(self.items) > _CACHED:
+            return None
+        texts = self.texts.to_pylist()
+        return ItemLabels(texts, self.names.to_pylist(), {text: number for number, text in enumerate(texts)})
+
+    def fits(self, items: Ids, table: pa.Table | None) -> bool:
+        """Whether these are the names of such items by such a table."""
+        return self.table is table and self.items == items
+
     @staticmethod
-    def of(catalogue: Catalogue, table: pa.Table | None) -> ItemNames:
-        """The names of a catalogue's items; the id where there is none."""
-        every = np.arange(len(catalogue.order), dtype=np.int32)
-        ids = pa.array(texts_of(catalogue.item_ids(every)), pa.string())
+    def of(items: Ids, table: pa.Table | None) -> ItemNames:
+        """The names of items; the id where there is none."""
+        ids = pa.array(texts_of(items.values), pa.string())
         if table is None:
-            return ItemNames(ids, {}, 0)
+            return ItemNames(items, None, ids, ids, {}, 0)
         at = pc.index_in(ids, value_set=table.column(0).combine_chunks())
         columns = [pc.utf8_slice_codeunits(column.combine_chunks().take(at), 0, _SHOWN) for column in table.columns[1:]]
-        names = columns[0]
-        blank = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(names), ""), True)
+        blank = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(columns[0]), ""), True)
+        names = pc.if_else(blank, pc.utf8_slice_codeunits(ids, 0, _SHOWN), columns[0])
         further = dict(zip(table.column_names[2:], columns[1:], strict=True))
-        return ItemNames(pc.if_else(blank, pc.utf8_slice_codeunits(ids, 0, _SHOWN), names), further, blank.false_count)
+        return ItemNames(items, table, ids, names, further, blank.false_count)
+
+
+class ItemLabels(NamedTuple):
+    """Ids and names as texts, by outside number, and the numbers of the ids."""
+
+    texts: list[str]
+    names: list[str]
+    numbers: dict[str, int]
 
 
 def read_names(path: Path) -> pa.Table:

@@ -20,15 +20,13 @@ from komd.engine.histories import Histories
 from komd.engine.ranking import RankingRequest
 from komd.engine.recommender import Recommender
 from komd.errors import ModelFileError
-from komd.models.registry import load
-from komd.serve.id_text import numbers_of, text_of, texts_of
+from komd.models.registry import load, load_trusted
+from komd.serve.id_text import numbers_of, text_of
 from komd.serve.item_names import ItemNames
-from komd.serve.name_search import NameIndex
 from komd.serve.user_row import UserRow, histories_of
 
 __all__ = ["ModelSnapshot", "RankedList", "Reason"]
 
-_CACHED = 50_000  # items whose ids and names are cached as Python texts: some 10 MB
 _POINTS = 240  # of the curve of popularity
 
 
@@ -60,30 +58,38 @@ class RankedList:
 class ModelSnapshot:
     """A model as requests use it."""
 
-    def __init__(self, model: Recommender, version: str, names: ItemNames, index: NameIndex | None = None) -> None:
+    def __init__(self, model: Recommender, version: str, names: ItemNames) -> None:
         self.model = model
         self.version = version
         self.names = names
         self.loaded = time.time()
         self.catalogue = model.catalogue
-        self.name_index = NameIndex(names.names) if index is None else index
         self._all_candidates = self.catalogue.candidates()
 
     @staticmethod
-    def load(path: Path, version: str, table: pa.Table | None, before: ModelSnapshot | None = None) -> ModelSnapshot:
+    def load(
+        path: Path,
+        version: str,
+        table: pa.Table | None,
+        before: ModelSnapshot | None = None,
+        *,
+        trusted: bool = False,
+    ) -> ModelSnapshot:
         """Load, check and try a model, so that its first request is as fast as any other.
 
-        The name index of `before` is reused if the items have the same names.
+        The names of `before` and their index are used again if the items are the same. A `trusted` folder is written by
+        this service: checksums are not checked.
         """
-        model = load(path)
+        model = load_trusted(path) if trusted else load(path)
         if not model.serves_strangers:
             raise ModelFileError(
                 f"{type(model).__name__} serves only the users it was fitted on; a service must answer to histories. "
                 "Fit another model"
             )
-        names = ItemNames.of(model.catalogue, table)
-        same = before is not None and names.names.equals(before.names.names)
-        snapshot = ModelSnapshot(model, version, names, before.name_index if before is not None and same else None)
+        items = model.catalogue.items
+        same = before is not None and before.names.fits(items, table)
+        names = before.names if before is not None and same else ItemNames.of(items, table)
+        snapshot = ModelSnapshot(model, version, names)
         snapshot._warm_up()
         return snapshot
 
@@ -94,28 +100,19 @@ class ModelSnapshot:
         row = np.arange(min(2, len(self.catalogue.order)), dtype=np.int32)
         self.recommend([UserRow(row)], n=3, at=0, reasons=2)
         self.model.nearest_items(0, 3)
-        _ = self.catalogue.popularity, self.curve, self._labels
+        self.learned_row(text_of(self.catalogue.users[0]))
+        _ = self.catalogue.inside, self.catalogue.popularity, self.curve, self.names.index, self.names.labels
 
     # ---- ids --------------------------------------------------------------------------------------------------
 
-    @cached_property
-    def _labels(self) -> tuple[list[str], list[str], dict[str, int]] | None:
-        """Ids and names of all items as texts, and the numbers of the ids: if the items are few enough to be cached.
-
-        Looking up ten items through Arrow takes longer than a small problem takes to solve.
-        """
-        m = len(self.catalogue.order)
-        if m > _CACHED:
-            return None
-        ids = texts_of(self.catalogue.item_ids(np.arange(m, dtype=np.int32)))
-        return ids, self.names.names.to_pylist(), {text: number for number, text in enumerate(ids)}
-
     def item_numbers(self, texts: list[str]) -> NDArray[np.int32]:
         """Inside numbers of items; -1 for unknown ones."""
-        if self._labels is not None:
-            known_numbers = self._labels[2]
-            return np.array([known_numbers.get(text, -1) for text in texts], np.int32)
-        found = numbers_of(self.catalogue.items, texts)
+        labels = self.names.labels
+        if labels is not None:
+            known_numbers = labels.numbers
+            found = np.array([known_numbers.get(text, -1) for text in texts], np.int32)
+        else:
+            found = numbers_of(self.catalogue.items, texts)
         known = found >= 0
         found[known] = self.catalogue.inside[found[known]]
         return found
@@ -127,17 +124,25 @@ class ModelSnapshot:
 
     def item_texts(self, numbers: NDArray[np.int32]) -> list[str]:
         """Ids of inside numbers, as text."""
-        if self._labels is not None:
-            ids = self._labels[0]
-            return [ids[number] for number in numbers.tolist()]
-        return texts_of(self.catalogue.item_ids(numbers))
+        labels, places = self.names.labels, self.catalogue.order[numbers]
+        if labels is not None:
+            return [labels.texts[place] for place in places.tolist()]
+        return list(self.names.texts.take(pa.array(places)).to_pylist())
 
     def item_names(self, numbers: NDArray[np.int32]) -> list[str]:
         """Names of inside numbers."""
-        if self._labels is not None:
-            names = self._labels[1]
-            return [names[number] for number in numbers.tolist()]
-        return list(self.names.names.take(pa.array(numbers)).to_pylist())
+        labels, places = self.names.labels, self.catalogue.order[numbers]
+        if labels is not None:
+            return [labels.names[place] for place in places.tolist()]
+        return list(self.names.names.take(pa.array(places)).to_pylist())
+
+    def item_details(self, number: int) -> dict[str, str]:
+        """The further columns of an item, by inside number, that are not empty."""
+        return self.names.details(int(self.catalogue.order[number]))
+
+    def search(self, query: str, n: int) -> NDArray[np.int32]:
+        """Inside numbers of up to n items by name, the best first."""
+        return self.catalogue.inside[self.names.index.find(query, n, self.catalogue.inside)]
 
     def learned_row(self, user: str) -> UserRow | None:
         """What the model knows of a user it was fitted on; None for others."""

@@ -37,7 +37,7 @@ class _Match(NamedTuple):
 
 
 class NameIndex:
-    """An index of names: the position of a name is the item's number, and smaller numbers come first among equals."""
+    """An index of names: the position of a name is the item's number."""
 
     def __init__(self, names: pa.Array) -> None:
         plain = _plain(names)
@@ -71,18 +71,23 @@ class NameIndex:
         self._pair_keys, starts = np.unique(pairs[by_pair], return_index=True)
         self._pair_ends = np.concatenate([starts, [len(pairs)]])
 
-    def find(self, query: str, n: int) -> NDArray[np.int32]:
-        """Numbers of up to n items: the name itself, names with this prefix, words with this prefix, then typos."""
+    def find(self, query: str, n: int, ranks: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
+        """Numbers of up to n items: the name itself, names with this prefix, words with this prefix, then typos.
+
+        Among equals, items of smaller rank (by default, of smaller number) come first.
+        """
         words = [word for word in _plain(pa.array([query[:200]]))[0].as_py().split(" ") if word][:_WORDS]
         if not words:
             return np.zeros(0, np.int32)
-        found = self._matching_all([self._with_prefix(word) for word in words], words, n)
+        found = self._matching_all([self._with_prefix(word) for word in words], words, n, ranks)
         if len(found) < n:
-            typos = self._matching_all([self._similar_words(word) for word in words], words, n)
+            typos = self._matching_all([self._similar_words(word) for word in words], words, n, ranks)
             found = np.concatenate([found, typos[~np.isin(typos, found)]])[:n]
         return found
 
-    def _matching_all(self, matches: list[_Match], words: list[str], n: int) -> NDArray[np.int32]:
+    def _matching_all(
+        self, matches: list[_Match], words: list[str], n: int, ranks: NDArray[np.int32] | None
+    ) -> NDArray[np.int32]:
         """The items that match every word, best first."""
         items = matches[0].items
         for match in matches[1:]:
@@ -96,7 +101,7 @@ class NameIndex:
         whole = (cost == 0) & (self._length[items] == len(words))
         # Edits count most, then whether it is the whole name, then whether the name begins with the first word.
         edits = np.maximum(cost - len(words), 0)
-        key = (((edits * 2 + ~whole) * 2 + ~first) << 32) + items
+        key = (((edits * 2 + ~whole) * 2 + ~first) << 32) + (items if ranks is None else ranks[items])
         if len(key) > n:
             best = np.argpartition(key, n)[:n]
             items, key = items[best], key[best]

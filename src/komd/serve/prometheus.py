@@ -38,6 +38,22 @@ class ServiceMetrics:
             "komd_model_loaded_timestamp_seconds", "When the model in use was loaded", registry=own,
             multiprocess_mode="livemin",
         )  # fmt: skip
+        self.learned_seq = Gauge(
+            "komd_learned_seq", "Number of the last commit that the model in use has learned", registry=own,
+            multiprocess_mode="livemin",
+        )  # fmt: skip
+        self.behind = Gauge(
+            "komd_learning_behind_seconds", "Age of the oldest event that is not learned", registry=own,
+            multiprocess_mode="livemax",
+        )  # fmt: skip
+        self.learned_events = Gauge(
+            "komd_learned_events", "Changes that the learner has read since it started", registry=own,
+            multiprocess_mode="livemax",
+        )  # fmt: skip
+        self.publications = Gauge(
+            "komd_learner_publications", "Models that the learner has published since it started", registry=own,
+            multiprocess_mode="livemax",
+        )  # fmt: skip
         if SHARED not in os.environ:
             ProcessCollector(registry=own)
 

@@ -31,6 +31,7 @@ __all__ = [
     "Identifier",
     "Item",
     "Items",
+    "Learning",
     "Model",
     "Other",
     "PostedEvents",
@@ -340,6 +341,12 @@ class Forgotten(BaseModel):
 
     user_id: str
     events: int = Field(description="How many stored events were deleted.")
+    seq: int = Field(description="The number of the store's commit.")
+    unlearned: bool = Field(
+        default=False,
+        description="Whether the user is in no model any more, neither in the one in use nor in the model folder. "
+        "Only a service that learns unlearns.",
+    )
 
 
 # ---- items, model, health -------------------------------------------------------------------------------------
@@ -395,8 +402,28 @@ class Model(BaseModel):
     example_item: str
     uses_weights: bool = Field(default=False, description="Whether weights make a difference to this model.")
     half_life: str | None = Field(default=None, description='After what time an event counts half, such as "30d".')
+    learned_seq: int | None = Field(
+        default=None, description="The number of the last commit of the store that it has learned; null: none."
+    )
     dislikes_weight: float = Field(
         default=0, description="How much dislikes count in scores. They are left out of every list, whatever it is."
+    )
+
+
+class Learning(BaseModel):
+    """How far the model in use has learned what is stored."""
+
+    learning: bool = Field(description="Whether the service learns (--learn).")
+    learned_seq: int | None = Field(description="The number of the last commit that the model in use has learned.")
+    stored_seq: int = Field(description="The number of the store's last commit.")
+    behind: bool = Field(description="Whether the service learns, and there are commits to learn.")
+    learned_at: float | None = Field(description="When the learner said so: seconds since 1970.")
+    model: str = Field(description="Version of the model in use.")
+    skipped: int = Field(
+        description="How many stored changes cannot be learned: an id in them is not of the model's kind."
+    )
+    unlearned_seq: int | None = Field(
+        description="The number of the last commit whose forgotten users are not in the model folder either."
     )
 
 

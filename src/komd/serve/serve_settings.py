@@ -74,6 +74,14 @@ class Settings:
     log_requests: bool = False
     log_ids: bool = False
     watch_seconds: float = 1.0
+    learn: bool = False
+    """Whether posted events are learned while serving."""
+    learn_seconds: float = 1.0
+    """How old a stored event gets before it is learned."""
+    learn_events: int = 1000
+    """How many events wait at most."""
+    learned: Path | None = None
+    """Where the learner publishes its models; set by the process that starts it."""
     limits: Limits = field(default_factory=Limits)
 
     def to_text(self) -> str:
@@ -84,7 +92,7 @@ class Settings:
     def from_text(text: str) -> Settings:
         """What `to_text` gave."""
         values = json.loads(text)
-        for name in ("model", "items", "token_file"):
+        for name in ("model", "items", "token_file", "learned"):
             values[name] = None if values[name] is None else Path(values[name])
         return Settings(**values | {"origins": tuple(values["origins"]), "limits": Limits(**values["limits"])})
 
@@ -92,6 +100,10 @@ class Settings:
         """Raise InputError for settings that cannot or must not be served; returns warnings."""
         if self.workers < 1:
             raise InputError(f"workers must be at least 1, got {self.workers}")
+        if not 0 <= self.learn_seconds <= 86_400:
+            raise InputError(f"learn_seconds is between 0 and a day (86400), got {self.learn_seconds}")
+        if self.learn_events < 1:
+            raise InputError(f"learn_events must be at least 1, got {self.learn_events}")
         for origin in self.origins:
             if not origin.startswith(("http://", "https://")) or "*" in origin or origin.count("/") != 2:
                 raise InputError(f"an origin is like https://shop.example, got {origin!r}")

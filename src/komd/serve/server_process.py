@@ -1,7 +1,8 @@
-"""Starting the service: one process, or several that share a socket and the model's memory pages."""
+"""Starting the service: one process, or several that share a socket and the model's memory pages, and the learner."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
@@ -28,8 +29,7 @@ def run(settings: Settings) -> None:
         import uvicorn
 
         import komd.serve.app
-        from komd.serve.event_store import EventStore
-        from komd.serve.hot_reload import ModelWatcher
+        from komd.serve.learner_process import learning
         from komd.serve.prometheus import SHARED
     except ImportError as error:
         raise InputError(f"komd serve needs {error.name}: {install('serve')}") from error
@@ -38,31 +38,31 @@ def run(settings: Settings) -> None:
     for words in warnings:
         logging.getLogger("komd.serve").warning(words)
     listening = _bind(settings.host, settings.port)
-    app: Any
-    shared = None
-    if settings.workers == 1:
-        app = komd.serve.app.create(settings)
-    else:
-        # Errors of the model and the store are reported once, before workers start.
-        ModelWatcher(settings.model, settings.items)
-        EventStore(settings.store).close()
-        os.environ[VARIABLE] = settings.to_text()
-        shared = os.environ[SHARED] = tempfile.mkdtemp(prefix="komd-serve-")
-        app = "komd.serve.app:from_environment"
-    config = configured(app, settings)
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    print(f"serving {settings.model} on http://{host}:{listening.getsockname()[1]}", flush=True)
     try:
-        if settings.workers == 1:
-            uvicorn.Server(config).run(sockets=[listening])
-        else:
-            from uvicorn.supervisors import Multiprocess
+        with contextlib.ExitStack() as stack:
+            if settings.learn or settings.workers > 1:
+                komd.serve.app.check(settings)  # errors are reported once, before other processes start
+            if settings.learn:
+                settings = stack.enter_context(learning(settings))
+            app: Any
+            if settings.workers == 1:
+                app = komd.serve.app.create(settings)
+            else:
+                os.environ[VARIABLE] = settings.to_text()
+                os.environ[SHARED] = tempfile.mkdtemp(prefix="komd-serve-")
+                stack.callback(shutil.rmtree, os.environ[SHARED], ignore_errors=True)
+                app = "komd.serve.app:from_environment"
+            config = configured(app, settings)
+            host = f"[{settings.host}]" if ":" in settings.host else settings.host
+            print(f"serving {settings.model} on http://{host}:{listening.getsockname()[1]}", flush=True)
+            if settings.workers == 1:
+                uvicorn.Server(config).run(sockets=[listening])
+            else:
+                from uvicorn.supervisors import Multiprocess
 
-            Multiprocess(config, sockets=[listening]).run()
+                Multiprocess(config, sockets=[listening]).run()
     finally:
         listening.close()
-        if shared is not None:
-            shutil.rmtree(shared, ignore_errors=True)
 
 
 def configured(app: Any, settings: Settings) -> uvicorn.Config:

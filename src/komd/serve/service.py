@@ -154,7 +154,7 @@ class Service:
         """Items by name, or the most popular ones for an empty query."""
         snapshot = self.watcher.current
         m = len(snapshot.catalogue.order)
-        numbers = snapshot.name_index.find(query, n) if query.strip() else np.arange(min(n, m), dtype=np.int32)
+        numbers = snapshot.search(query, n) if query.strip() else np.arange(min(n, m), dtype=np.int32)
         return _items(snapshot, numbers)
 
     def item(self, text: str) -> schemas.Item | None:
@@ -173,7 +173,7 @@ class Service:
             schemas.Similar(**item.model_dump(), similarity=similarity)
             for item, similarity in zip(_items(snapshot, near), similarities.tolist(), strict=True)
         ]
-        return schemas.SimilarItems(item_id=text, name=snapshot.names.name(number), items=found)
+        return schemas.SimilarItems(item_id=text, name=snapshot.item_names(np.array([number]))[0], items=found)
 
     def curve(self) -> schemas.Curve:
         """The long tail of the catalogue."""
@@ -182,7 +182,39 @@ class Service:
 
     def model(self) -> schemas.Model:
         """About the model in use."""
-        return schemas.Model(**self.watcher.current.about())
+        learned = self.watcher.learned
+        return schemas.Model(**self.watcher.current.about(), learned_seq=None if learned is None else learned.seq)
+
+    def learning(self) -> schemas.Learning:
+        """How far the model in use has learned what is stored."""
+        state, stored = self.watcher.learned, self.events.last_seq()
+        if state is None:
+            found: dict[str, Any] = {"learned_seq": None, "learned_at": None, "skipped": 0, "unlearned_seq": None}
+        else:
+            found = {
+                "learned_seq": state.seq,
+                "learned_at": state.at,
+                "skipped": state.skipped,
+                "unlearned_seq": state.unlearned_seq,
+            }
+        return schemas.Learning(
+            learning=state is not None,
+            stored_seq=stored,
+            behind=state is not None and state.seq < stored,
+            model=self.watcher.current.version,
+            **found,
+        )
+
+    def seconds_behind(self) -> float:
+        """The age of the oldest stored event that the model in use has not learned; 0 if it has all."""
+        state = self.watcher.learned
+        oldest = None if state is None else self.events.pending(state.seq).oldest
+        return 0.0 if oldest is None else max(time.time() - oldest / 1000, 0.0)
+
+    def has_unlearned(self, seq: int) -> bool:
+        """Whether users forgotten by this commit are in no model any more."""
+        state = self.watcher.learned
+        return state is not None and min(state.seq, state.unlearned_seq) >= seq
 
 
 def _labels(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> Iterator[tuple[int, str, str, int]]:
@@ -236,7 +268,7 @@ def _unknown_entry(event: StoredEvent) -> schemas.Entry:
 
 
 def _items(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> list[schemas.Item]:
-    details = snapshot.names.details
+    details = snapshot.item_details
     return [
         schemas.Item(item_id=text, name=name, popularity=count, popularity_rank=number + 1, details=details(number))
         for number, text, name, count in _labels(snapshot, numbers)
@@ -246,7 +278,7 @@ def _items(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> list[schemas.
 def _response(
     snapshot: ModelSnapshot, user: str | None, ranked: RankedList, unknown: list[str]
 ) -> schemas.RecommendationList:
-    scores, reasons, details = ranked.scores.tolist(), ranked.reasons, snapshot.names.details
+    scores, reasons, details = ranked.scores.tolist(), ranked.reasons, snapshot.item_details
     rows = [
         schemas.Recommendation(
             item_id=text,

@@ -1,0 +1,192 @@
+"""Learning while serving: the learner follows the store and publishes models, which the workers load.
+
+It keeps two models: the base, which is the one in the model folder, and what base and store come to (`StoreFollower`),
+which is published. The model folder is written only to unlearn users who are in it and were forgotten: it holds what
+was fitted, without them, and learning from it again gives the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from komd import store
+from komd.engine.recommender import Recommender
+from komd.engine.update_batch import UpdateBatch
+from komd.engine.updates import Updatable
+from komd.errors import InputError, KomdError, ModelFileError
+from komd.models.registry import load_exactly
+from komd.serve.event_store import EventStore, StoreError
+from komd.serve.publication import LearnedState, Publication
+from komd.serve.serve_settings import Settings
+from komd.serve.store_updates import StoreFollower
+
+__all__ = ["Learner", "updatable"]
+
+log = logging.getLogger("komd.serve")
+
+_POLL = 0.05  # seconds between two looks at the store
+_RETRY = 10.0  # seconds until what failed is tried again
+_REST = 0.5  # of the time that a publication took passes at least before the next begins
+
+
+def updatable(model: Recommender) -> Updatable:
+    """The model, if it can learn while it serves; InputError if not."""
+    if not isinstance(model, Updatable):
+        raise InputError(
+            f"{type(model).__name__} cannot be updated, so it cannot learn while it serves; fit CFKOMD, ECFOMD, MSDW, "
+            "RP3Beta or Popularity, or serve without --learn"
+        )
+    return model
+
+
+class Learner:
+    """Follows a store: `run` does so until it is told to stop.
+
+    Raises InputError for a model that cannot be updated, and ModelFileError for one that cannot be loaded.
+    """
+
+    def __init__(self, settings: Settings, events: EventStore, publication: Publication) -> None:
+        self._settings = settings
+        self._events = events
+        self._publication = publication
+        self._looked_at = self._retry_at = 0.0
+        self._looked_for = ""  # the manifest that was looked at last
+        self._waiting_since: float | None = None
+        self._version, self._publications, self._unlearned_seq = "", 0, 0
+        self._take()
+
+    def run(self, stopping: threading.Event) -> None:
+        """Learn and publish, until told to stop."""
+        wait = 0.0
+        while not stopping.wait(wait):
+            try:
+                wait = self.step()
+            except StoreError as error:
+                log.warning("learning waits for the store: %s", error)
+                wait = _RETRY
+
+    def step(self) -> float:
+        """Look at the store and the model folder once, and learn if it is time to; returns how long to wait then."""
+        now = time.monotonic()
+        replaced = self._replaced(now)
+        pending = self._events.pending(self._follower.seq)
+        if not replaced and pending.seq <= self._follower.seq and self._version:
+            self._waiting_since = None
+            if self._unlearned_seq < self._follower.seq and now >= self._retry_at:
+                self._unlearn_base()
+                self._say()
+            return _POLL
+        if self._waiting_since is None:
+            self._waiting_since = now
+        # By both clocks: what was stored while the last model was published has waited already.
+        age = now - self._waiting_since
+        if pending.oldest is not None:
+            age = max(age, time.time() - pending.oldest / 1000)
+        enough = pending.forgotten or pending.events >= self._settings.learn_events
+        due = replaced or not self._version or enough or age >= self._settings.learn_seconds
+        if not due or now < self._retry_at:
+            return _POLL
+        try:
+            self._publish()
+        except StoreError:
+            raise
+        except KomdError as error:
+            log.error("events could not be learned; the last model stays, and it is tried again: %s", error)
+            self._start_over()
+            self._retry_at = time.monotonic() + _RETRY
+        return max(_POLL, _REST * (time.monotonic() - now))
+
+    def _publish(self) -> None:
+        """Learn everything that is stored, and publish the model."""
+        changed = not self._version
+        while (batch := self._follower.next_batch(self._model)) is not None:
+            changed |= len(batch) + len(batch.gone) > 0
+            self._model.take_in(batch)
+        if changed:
+            self._model.refresh(threads=1)
+            self._version = self._publication.write_model(self._model.view())
+            self._publications += 1
+            log.debug("published model %s: %s", self._version, self._model.last_update)
+        self._waiting_since = None
+        self._unlearn_base()
+        self._say()
+
+    def _say(self) -> None:
+        follower = self._follower
+        state = LearnedState(
+            self._version,
+            follower.seq,
+            self._unlearned_seq,
+            time.time(),
+            follower.skipped,
+            follower.events,
+            self._publications,
+        )
+        self._publication.write_state(state)
+
+    # ---- the model folder -------------------------------------------------------------------------------------
+
+    def _take(self) -> None:
+        """Learn from the model in the folder on, from the first commit of the store."""
+        self._looked_for = manifest = store.manifest_text(self._settings.model)
+        self._base = updatable(load_exactly(self._settings.model, manifest))
+        self._base_manifest = manifest
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._model = self._base.view()
+        self._follower = StoreFollower(self._events, self._base.catalogue)
+
+    def _replaced(self, now: float) -> bool:
+        """Whether another model was saved to the folder, which is then learned from. One that is damaged is refused."""
+        if now < self._looked_at + self._settings.watch_seconds:
+            return False
+        self._looked_at = now
+        before = self._looked_for
+        try:
+            manifest = store.manifest_text(self._settings.model)
+            if manifest in (self._base_manifest, before):
+                self._looked_for = manifest
+                return False
+            self._take()
+        except KomdError as error:
+            if isinstance(error, ModelFileError) and self._looked_for == before:
+                self._looked_for = ""  # there is not even a manifest
+            if self._looked_for != before:
+                log.warning("the new model is refused, and learning goes on from the old one: %s", error)
+            return False
+        log.info("learning goes on from a new model: %s", self._base.text)
+        return True
+
+    def _unlearn_base(self) -> None:
+        """Save the base without the users who were forgotten, if it knows any of them."""
+        users = self._base.catalogue.users
+        known = np.unique(users.find(self._follower.forgotten_users, on_unknown="skip"))
+        known = known[known >= 0]
+        try:
+            if len(known):
+                self._save_without(known)
+            self._unlearned_seq = self._follower.seq
+        except KomdError as error:
+            log.error("forgotten users are still in the model folder; it is tried again: %s", error)
+            self._retry_at = time.monotonic() + _RETRY
+
+    def _save_without(self, users: NDArray[np.int32]) -> None:
+        folder, catalogue = self._settings.model, self._base.catalogue
+        if store.manifest_text(folder) != self._base_manifest:
+            raise ModelFileError("another model was saved there meanwhile; they are unlearned from that one")
+        fresh = self._base.view()
+        like = catalogue.users.type, catalogue.items.type
+        fresh.take_in(UpdateBatch.of_events([], catalogue.users.take(users).to_pylist(), like))
+        fresh.refresh(threads=1)
+        fresh.save(folder)
+        manifest = store.manifest_text(folder)
+        saved = load_exactly(folder, manifest)  # its arrays are mapped, and not held in memory
+        if isinstance(saved, Updatable) and saved.catalogue.users == fresh.catalogue.users:  # else it was replaced
+            self._base, self._base_manifest = saved, manifest
+        log.info("%d forgotten users were unlearned: the model folder is saved without them", len(users))

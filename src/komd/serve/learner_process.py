@@ -1,0 +1,148 @@
+"""The process of the learner: how the service starts it, restarts it when it fails, and ends it.
+
+Its standard input is a pipe that the service holds: when that ends, however it ends, so does the learner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import replace
+
+from komd.errors import InputError, KomdError
+from komd.serve.publication import Publication, publication_folder
+from komd.serve.serve_settings import VARIABLE, Settings
+
+__all__ = ["learning", "main"]
+
+log = logging.getLogger("komd.serve")
+
+_PAUSES = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)  # seconds before each restart of a learner that fails again and again
+_LASTED = 60.0  # seconds after which a failure counts as the first again
+_NICE = 5  # how much requests come before learning
+
+
+@contextlib.contextmanager
+def learning(settings: Settings) -> Iterator[Settings]:
+    """The settings of workers beside a learner, once it has published its first model; it ends with the block."""
+    with _unwound_by_sigterm(), publication_folder() as folder:
+        settings = replace(settings, learned=folder)
+        supervisor = _Supervisor(settings)
+        try:
+            supervisor.wait_for(Publication(folder))
+            yield settings
+        finally:
+            supervisor.stop()
+
+
+@contextlib.contextmanager
+def _unwound_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM, which uvicorn repeats once it has shut down, leave the block as an exception does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class _Supervisor:
+    """Keeps one learner running."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stopping = threading.Event()
+        self._process = self._start()
+        self._thread = threading.Thread(target=self._watch, name="komd-learner", daemon=True)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", "from komd.serve.learner_process import main; main()"]
+        environment = os.environ | {VARIABLE: self._settings.to_text()}
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment)
+
+    def wait_for(self, publication: Publication) -> None:
+        """Wait for the first model; from then on the learner is restarted when it ends."""
+        while publication.state() is None:
+            if self._process.poll() is not None:
+                raise InputError("learning could not begin: see the lines above")
+            time.sleep(0.02)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        failures, started = 0, time.monotonic()
+        while True:
+            code = self._process.wait()
+            if self._stopping.is_set():
+                return
+            failures = failures + 1 if time.monotonic() - started < _LASTED else 1
+            pause = _PAUSES[min(failures, len(_PAUSES)) - 1]
+            log.error("the learner ended with code %d; it is started again in %g s", code, pause)
+            if self._stopping.wait(pause):
+                return
+            started = time.monotonic()
+            self._process = self._start()
+
+    def stop(self) -> None:
+        """End the learner; it has a few seconds to finish what it writes."""
+        self._stopping.set()
+        process = self._process
+        with contextlib.suppress(OSError):
+            process.terminate()
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+
+
+def main() -> None:
+    """What the process does: learn until the service ends, or a signal comes."""
+    from komd.serve.event_store import EventStore
+    from komd.serve.learner import Learner
+    from komd.serve.server_process import log_to_stderr
+
+    settings = Settings.from_text(os.environ[VARIABLE])
+    log_to_stderr()
+    stopping, orphaned = threading.Event(), threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+
+    def wait_for_parent() -> None:
+        os.read(sys.stdin.fileno(), 1)  # returns when the other end is closed
+        orphaned.set()
+        stopping.set()
+
+    threading.Thread(target=wait_for_parent, daemon=True).start()
+    if hasattr(os, "nice"):
+        os.nice(_NICE)
+    assert settings.learned is not None
+    try:
+        events = EventStore(settings.store, threads=1)
+        try:
+            Learner(settings, events, Publication(settings.learned)).run(stopping)
+        finally:
+            events.close()
+    except KomdError as error:
+        log.error("%s", error)
+        sys.exit(2)
+    except Exception as error:
+        words = f": {error}" if settings.log_ids else ""  # a message may name users
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        log.error("the learner failed: %s%s\n%s", type(error).__name__, words, frames)
+        sys.exit(1)
+    finally:
+        if orphaned.is_set():  # nobody else removes it
+            shutil.rmtree(settings.learned, ignore_errors=True)
