@@ -42,10 +42,55 @@ def test_numbers_in_files_are_ids_of_the_models_kind(tmp_path, komd_out, komd_fa
     [
         ([], "nothing to update: give --add, --remove, --remove-user, --store or --compact"),
         (["--remove-user", "nobody"], "unknown user 'nobody'"),
-        (["--store", "sqlite:///nowhere/x.db"], "there is no folder nowhere"),
+        (["--store", "sqlite:///nowhere/x.db"], "there is no store at sqlite:///nowhere/x.db"),
+        (["--store", "mysql://x"], "a store is sqlite:///FILE or postgresql://"),
         (["--store", "sqlite:///x.db", "--remove-user", "a"], "give it without --add"),
         (["--add", "missing.csv"], "missing.csv"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(model, komd_fails, arguments, words):
     assert words in komd_fails("update", model, *arguments)
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store with events, and a user it forgot; what the events come to."""
+    from komd.serve.event_records import NewEvent
+    from komd.serve.event_store import EventStore
+
+    url = f"sqlite:///{tmp_path / 'events.db'}"
+    events = EventStore(url)
+    came = [("user 2", "item 77"), ("somebody", "item 3"), ("somebody", "item 4"), ("user 0", "item 4")]
+    events.add([NewEvent(*pair) for pair in came]).result()
+    events.add([NewEvent("user 3", PAIRS[3][1], "withdrawn"), NewEvent("user 5", "item 0", "disliked")]).result()
+    events.forget("user 1").result()
+    events.close()
+    return url, came
+
+
+def left(came):
+    return [pair for pair in PAIRS if pair[0] != "user 1" and pair != ("user 3", PAIRS[3][1])] + came
+
+
+def test_events_of_a_service_are_learned_and_the_forgotten_left_out(
+    model, store, tmp_path, komd_out, komd_json, komd_fails
+):
+    url, came = store
+    facts = komd_json("update", model, "--store", url)
+    assert facts["compacted"] and facts["update"]["dropped_users"] == 1  # whose id is in no file then
+    assert all(b"user 1\0" not in path.read_bytes() for path in model.iterdir())
+    updated = komd.load(model)
+    plain = komd.ECFOMD().fit(komd.read([pair for pair in left(came) if pair != ("user 5", "item 0")]))
+    assert updated.catalogue.users == plain.catalogue.users and updated.catalogue.items == plain.catalogue.items
+    assert "item 0" not in updated.recommend("user 5", n=30).to_arrow().column("item_id").to_pylist()
+    assert "nothing changed" in komd_out("update", model, "--store", url)
+    # The same from the data and the store at once.
+    said = komd_out("fit", tmp_path / "plays.csv", "--store", url, "-o", tmp_path / "both.komd", "--model", "ECFOMD")
+    assert "events  pairs +4" in said
+    assert_equal(komd.load(tmp_path / "both.komd"), updated)
+    # The events alone.
+    komd_out("fit", "--store", url, "-o", tmp_path / "events.komd", "--model", "EASE")
+    assert set(komd.load(tmp_path / "events.komd").catalogue.users) == {user for user, _ in came}
+    data = tmp_path / "plays.csv"
+    assert "EASE cannot be updated" in komd_fails("fit", data, "--store", url, "-o", tmp_path / "x", "--model", "EASE")
+    assert "name files of DATA, or the store" in komd_fails("fit", "-o", tmp_path / "x")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -13,11 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 from typer import Argument, Option
 
 from komd.checks import one_of, whole
-from komd.errors import InputError
+from komd.errors import InputError, install
 
 if TYPE_CHECKING:
     from komd.data.interactions import Interactions
     from komd.data.pairs import Pairs
+    from komd.serve.event_store import EventStore
 
 __all__ = [
     "DEFAULT_READING",
@@ -31,10 +33,13 @@ __all__ = [
     "Metrics",
     "ModelFolder",
     "OnUnknown",
+    "OptionalData",
     "ReadingOptions",
     "Rng",
+    "Store",
     "Threads",
     "Ties",
+    "event_store",
     "listed",
     "with_reading",
 ]
@@ -56,6 +61,10 @@ def _word(option: str, *choices: str, help: str) -> Any:
 AsJson = Annotated[bool, Option("--json", callback=_quietly, help="Print one JSON document instead of tables.")]
 Data = Annotated[
     list[str], Argument(metavar="DATA", help="Files or patterns (CSV, TSV, '::', Parquet, gz, SQLite), or SQL.")
+]
+OptionalData = Annotated[
+    list[str] | None,
+    Argument(metavar="DATA", help="Files or patterns (CSV, TSV, '::', Parquet, gz, SQLite), or SQL."),
 ]
 Folds = Annotated[
     int,
@@ -79,6 +88,15 @@ Memory = Annotated[str | None, Option("--memory", metavar="SIZE", help="Budget s
 Metrics = Annotated[str, Option("--metrics", help="auc, map@k, ndcg@k, recall@k, hit@k, mrr@k, coverage@k, …")]
 ModelFolder = Annotated[Path, Argument(metavar="MODEL", help="Folder of a saved model (komd fit).")]
 OnUnknown = Annotated[str, _word("--on-unknown", "error", "skip", help="What an unknown id leads to.")]
+Store = Annotated[
+    str | None,
+    Option(
+        "--store",
+        metavar="URL",
+        help="Learn the events that komd serve stored there, and leave out whom it forgot: sqlite:///FILE or "
+        "postgresql://…",
+    ),
+]
 Rng = Annotated[int, Option("--rng", min=0, help="Seed: the same gives the same.")]
 Threads = Annotated[int | None, Option("--threads", help="How many threads; every core by default.")]
 Ties = Annotated[
@@ -224,6 +242,22 @@ def with_reading(*left_out: str) -> Callable[[Callable[..., None]], Callable[...
         return run
 
     return extended
+
+
+@contextlib.contextmanager
+def event_store(url: str) -> Iterator[EventStore]:
+    """The store of a service that exists, for a command that reads it."""
+    try:
+        from komd.serve.event_store import EventStore
+    except ImportError as error:
+        raise InputError(f"--store needs {error.name}: {install('serve')}") from error
+    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).is_file():
+        raise InputError(f"there is no store at {url}; komd serve makes one beside its model, as plays.komd.events.db")
+    events = EventStore(url)
+    try:
+        yield events
+    finally:
+        events.close()
 
 
 def listed(text: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time as clock
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, cast
 
 from typer import Option
@@ -30,14 +31,7 @@ def update(
     remove_user: Annotated[
         list[str] | None, Option(metavar="ID", help="A user to unlearn with all pairs; may be repeated.")
     ] = None,
-    store: Annotated[
-        str | None,
-        Option(
-            metavar="URL",
-            help="Learn the events that komd serve stored there, and unlearn whom it forgot: sqlite:///FILE or "
-            "postgresql://…",
-        ),
-    ] = None,
+    store: options.Store = None,
     compact: Annotated[
         bool, Option("--compact", help="Write the model anew instead of appending to its journal.")
     ] = False,
@@ -59,11 +53,10 @@ def update(
     count(threads)
     start, added = clock.perf_counter(), None
     if store:
-        from komd.serve.store_updates import stored_batch
+        with options.event_store(store) as events:
+            from komd.serve.store_updates import stored_batches
 
-        done = update_saved(
-            model, lambda fitted: stored_batch(store, fitted), compact=compact, threads=threads, memory=memory
-        )
+            done = update_saved(model, partial(stored_batches, events), compact=compact, threads=threads, memory=memory)
     else:
         added = reading.read(add, memory, every_id=True) if add else None
         removed = reading.read_pairs(remove, memory) if remove else None

@@ -45,6 +45,8 @@ class CatalogueChange:
     added: int
     """How many pairs were added, or have another weight or time."""
     removed: int
+    others: int
+    """How many dislikes and low ratings came or went, beside the pairs that were added and removed."""
     _users_of: _Numbering
     _items_of: _Numbering
     _pairs: ResolvedPairs
@@ -101,9 +103,9 @@ class _RowEntries:
         return _RowEntries(self.dropped[::-1], self.added[::-1], self.weights, self.times)
 
 
-def renewed(changes: PairChanges, threads: int | None = None) -> CatalogueChange:
-    """The catalogue of these changes' catalogue once they have been made."""
-    old, pairs = changes.catalogue, changes.resolved()
+def renewed(changes: PairChanges, pairs: ResolvedPairs, threads: int | None = None) -> CatalogueChange:
+    """The catalogue of these changes' catalogue once they have been made; `pairs` is what they come to."""
+    old = changes.catalogue
     n, m = len(old.users), len(old.order)
     popularity = np.zeros(m + changes.items.mark, np.int64)
     popularity[:m] = old.popularity
@@ -145,6 +147,7 @@ def renewed(changes: PairChanges, threads: int | None = None) -> CatalogueChange
         changed[changed >= 0],
         int((pairs.after.kinds == CHOSEN).sum()),
         int(((pairs.before.kinds == CHOSEN) & (pairs.after.kinds != CHOSEN)).sum()),
+        int((~chosen).sum()),
         of_users,
         of_items,
         pairs,

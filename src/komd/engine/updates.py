@@ -41,6 +41,8 @@ class UpdateReport:
     ----------
     added, removed
         Pairs that were added (or have another weight or time) and removed.
+    others
+        Dislikes and low ratings that came or went.
     new_users, new_items
         How many users and items came.
     dropped_users, dropped_items
@@ -51,16 +53,24 @@ class UpdateReport:
         Why all of K was built anew, or None if it was not.
     """
 
-    added: int
-    removed: int
-    new_users: int
-    new_items: int
-    dropped_users: int
-    dropped_items: int
-    renewed_items: int
-    rebuilt: str | None
+    added: int = 0
+    removed: int = 0
+    others: int = 0
+    new_users: int = 0
+    new_items: int = 0
+    dropped_users: int = 0
+    dropped_items: int = 0
+    renewed_items: int = 0
+    rebuilt: str | None = None
+
+    @property
+    def nothing(self) -> bool:
+        """Whether the model is as it was before."""
+        return not (self.added or self.removed or self.others)
 
     def __str__(self) -> str:
+        if self.nothing:
+            return "nothing changed"
         how = f"K built anew: {self.rebuilt}" if self.rebuilt else f"{self.renewed_items:,} rows of K renewed"
         ids = f"users +{self.new_users:,} −{self.dropped_users:,}, items +{self.new_items:,} −{self.dropped_items:,}"
         return f"pairs +{self.added:,} −{self.removed:,}, {ids}; {how}"
@@ -179,7 +189,11 @@ class Updatable(ItemBased):
             changes = self._changes
             if changes is None:  # another thread was faster
                 return self
-            change = renewed(changes, threads)
+            pairs = changes.resolved()
+            if not len(pairs.users):
+                self.__dict__.update(_changes=None, last_update=UpdateReport())
+                return self
+            change = renewed(changes, pairs, threads)
 
             def take() -> None:
                 self._refreshed_by = threading.get_ident()
@@ -190,6 +204,7 @@ class Updatable(ItemBased):
                 report = UpdateReport(
                     change.added,
                     change.removed,
+                    change.others,
                     change.new_users,
                     change.new_items,
                     len(change.old.users) - len(change.new.users) + change.new_users,

@@ -6,7 +6,7 @@ written instead when the journal has grown long, and when users are removed: the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,50 +77,50 @@ def update(
     if nothing and not compact:
         raise InputError("nothing to update: give added=, removed= or removed_users=")
     batch = None if nothing else UpdateBatch.of(added, removed, removed_users, repeated)
+    batches = [] if batch is None else [batch]
     return update_saved(
-        Path(path), lambda model: batch, on_unknown=on_unknown, compact=compact, threads=threads, memory=memory
+        Path(path), lambda model: batches, on_unknown=on_unknown, compact=compact, threads=threads, memory=memory
     )
 
 
 def update_saved(
     path: Path,
-    make: Callable[[Updatable], UpdateBatch | None],
+    make: Callable[[Updatable], Iterable[UpdateBatch]],
     *,
     on_unknown: OnUnknown = "skip",
     compact: bool = False,
     threads: int | None = None,
     memory: str | int | None = None,
 ) -> SavedUpdate:
-    """Update a saved model by the batch that `make` makes for it (None: there is nothing to do)."""
+    """Update a saved model by the batches that `make` makes for it; each is taken in before the next is asked for."""
     for attempt in range(_TRIES):
         saved = store.load(path)
         model = _updatable(restored(path, saved))
-        batch = make(model)
-        if batch is not None:
-            model.refresh(threads=threads, memory=memory)  # what the journal holds, apart from what comes now
-            model.last_update = None
-            model.take_in(batch, on_unknown).refresh(threads=threads, memory=memory)
-        report = model.last_update if batch is not None else None
-        record = batch.to_bytes() if batch is not None and report is not None else b""
+        model.refresh(threads=threads, memory=memory)  # what the journal holds, apart from what comes now
+        model.last_update, records, forgets = None, [], False
+        for batch in make(model):
+            model.take_in(batch, on_unknown)
+            records.append(batch.to_bytes())
+            forgets |= bool(len(batch.gone))
+        report = model.refresh(threads=threads, memory=memory).last_update
+        if report is None or report.nothing:
+            report, records = None, []
         size = journal.size(path, saved.manifest)
-        long = size + len(record) > _LONGEST
-        whole = (compact and bool(size or record)) or (bool(record) and (long or _forgets(batch, report)))
+        long = size + sum(map(len, records)) > _LONGEST
+        # Ids of users who are dropped must not stay in a journal.
+        forgets = report is not None and (forgets or report.dropped_users > 0)
+        whole = (compact and bool(size or records)) or (bool(records) and (long or forgets))
         try:
             if whole:
                 model.write(path, saved)
-            elif record:
-                journal.append(path, [record], manifest=saved.manifest, known=saved.tip)
+            elif records:
+                journal.append(path, records, manifest=saved.manifest, known=saved.tip)
         except journal.Superseded:
             if attempt == _TRIES - 1:
                 raise
             continue
         return SavedUpdate(report, whole, journal.size(path, store.manifest_text(path)))
     raise AssertionError("unreachable")
-
-
-def _forgets(batch: UpdateBatch | None, report: UpdateReport | None) -> bool:
-    """Whether an update drops users, whose ids then must not stay in a journal."""
-    return bool((batch is not None and len(batch.gone)) or (report is not None and report.dropped_users))
 
 
 def _updatable(model: Recommender) -> Updatable:

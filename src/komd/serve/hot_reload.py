@@ -11,7 +11,6 @@ are not checked, and `learned` says which commits of the store the model in use 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import sys
 import threading
@@ -22,6 +21,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from komd import journal, store
 from komd.errors import InputError, KomdError, ModelFileError
 from komd.serve.item_names import read_names
 from komd.serve.model_snapshot import ModelSnapshot
@@ -35,6 +35,14 @@ _TURN = 0.0005  # seconds that a thread keeps the GIL while others wait; 0.005 b
 _KEPT = 0.5  # seconds that a model is kept after it was replaced: longer than requests take
 
 log = logging.getLogger("komd.serve")
+
+
+def _version(folder: Path, manifest: bytes) -> str:
+    """The version of the model with this manifest and what was appended to its journal."""
+    appended = 0
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
+        appended = journal.size(folder, manifest.decode())
+    return model_version(manifest + b"%d" % appended if appended else manifest)
 
 
 class ModelWatcher:
@@ -65,16 +73,16 @@ class ModelWatcher:
             self.learned = state
 
     def _signature(self) -> Signature:
-        """The version of the manifest; size, time and inode of each file it names and of the table of names."""
+        """The version of the model; size, time and inode of each file it names and of the table of names."""
         files = [self._items] if self._items else []
         manifest = b""
         try:
             manifest = (self._folder / "manifest.json").read_bytes()
             if self._publication is None:
-                files += [self._folder / str(entry["file"]) for entry in json.loads(manifest)["files"].values()]
+                files += [self._folder / name for name in store.named_files(manifest.decode())]
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             pass  # loading it will report what is wrong
-        found = [(model_version(manifest), 0, 0, 0)]
+        found = [(_version(self._folder, manifest), 0, 0, 0)]
         for file in files:
             try:
                 about = file.stat()
@@ -86,7 +94,7 @@ class ModelWatcher:
     def _load(self, before: ModelSnapshot | None) -> ModelSnapshot:
         folder = self._folder.resolve()  # a link may be changed to another folder meanwhile
         try:
-            version = model_version((folder / "manifest.json").read_bytes())
+            version = _version(folder, (folder / "manifest.json").read_bytes())
         except OSError:
             version = ""  # loading will report what is missing
         if self._items is not None:

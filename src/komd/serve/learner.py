@@ -14,12 +14,12 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from komd import store
+from komd import journal, store
 from komd.engine.recommender import Recommender
 from komd.engine.update_batch import UpdateBatch
 from komd.engine.updates import Updatable
 from komd.errors import InputError, KomdError, ModelFileError
-from komd.models.registry import load_exactly
+from komd.models.registry import restored
 from komd.serve.event_store import EventStore, StoreError
 from komd.serve.publication import LearnedState, Publication
 from komd.serve.serve_settings import Settings
@@ -55,7 +55,7 @@ class Learner:
         self._events = events
         self._publication = publication
         self._looked_at = self._retry_at = 0.0
-        self._looked_for = ""  # the manifest that was looked at last
+        self._looked_for = ""  # the state of the folder that was looked at last
         self._waiting_since: float | None = None
         self._version, self._publications, self._unlearned_seq = "", 0, 0
         self._take()
@@ -133,10 +133,26 @@ class Learner:
 
     def _take(self) -> None:
         """Learn from the model in the folder on, from the first commit of the store."""
-        self._looked_for = manifest = store.manifest_text(self._settings.model)
-        self._base = updatable(load_exactly(self._settings.model, manifest))
-        self._base_manifest = manifest
+        self._looked_for = self._folder_state()
+        self._hold(store.load(self._settings.model))
         self._start_over()
+
+    def _hold(self, saved: store.SavedModel) -> None:
+        """Make what was loaded from the folder the base."""
+        self._base = updatable(restored(self._settings.model, saved)).view()
+        # The arrays are part of the base, mapped: what is kept of them here is what tells it from other models.
+        self._saved = saved._replace(arrays={}, ids={}, records=[])
+        self._base_state = self._state_of(saved.manifest)
+
+    def _folder_state(self) -> str:
+        """What tells the model in the folder from others: its manifest, and how much its journal holds."""
+        return self._state_of(store.manifest_text(self._settings.model))
+
+    def _state_of(self, manifest: str) -> str:
+        try:
+            return f"{manifest}\n{journal.size(self._settings.model, manifest)}"
+        except (ValueError, TypeError, AttributeError):  # loading it will report what is wrong
+            return manifest
 
     def _start_over(self) -> None:
         self._model = self._base.view()
@@ -149,9 +165,9 @@ class Learner:
         self._looked_at = now
         before = self._looked_for
         try:
-            manifest = store.manifest_text(self._settings.model)
-            if manifest in (self._base_manifest, before):
-                self._looked_for = manifest
+            state = self._folder_state()
+            if state in (self._base_state, before):
+                self._looked_for = state
                 return False
             self._take()
         except KomdError as error:
@@ -178,15 +194,13 @@ class Learner:
 
     def _save_without(self, users: NDArray[np.int32]) -> None:
         folder, catalogue = self._settings.model, self._base.catalogue
-        if store.manifest_text(folder) != self._base_manifest:
-            raise ModelFileError("another model was saved there meanwhile; they are unlearned from that one")
         fresh = self._base.view()
         like = catalogue.users.type, catalogue.items.type
         fresh.take_in(UpdateBatch.of_events([], catalogue.users.take(users).to_pylist(), like))
         fresh.refresh(threads=1)
-        fresh.save(folder)
-        manifest = store.manifest_text(folder)
-        saved = load_exactly(folder, manifest)  # its arrays are mapped, and not held in memory
-        if isinstance(saved, Updatable) and saved.catalogue.users == fresh.catalogue.users:  # else it was replaced
-            self._base, self._base_manifest = saved, manifest
+        # Superseded if another model, or another update, was saved there meanwhile: they are unlearned from that one.
+        fresh.write(folder, self._saved)
+        saved = store.load(folder)
+        if saved.ids["users"].equals(fresh.catalogue.users.values):  # else it was replaced in the meantime
+            self._hold(saved)
         log.info("%d forgotten users were unlearned: the model folder is saved without them", len(users))

@@ -80,7 +80,7 @@ class ModelSnapshot:
         The names of `before` and their index are used again if the items are the same. A `trusted` folder is written by
         this service: checksums are not checked.
         """
-        model = load_trusted(path) if trusted else load(path)
+        model = (load_trusted(path) if trusted else load(path)).view()  # with the updates of its journal
         if not model.serves_strangers:
             raise ModelFileError(
                 f"{type(model).__name__} serves only the users it was fitted on; a service must answer to histories. "

@@ -11,7 +11,7 @@ present rows come to, whichever intermediate states of the store were read on th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from komd.serve.event_records import StoredChange
 from komd.serve.event_store import EventStore
 from komd.serve.id_text import ids_of, text_of, texts_of
 
-__all__ = ["StoreFollower", "stored_interactions"]
+__all__ = ["StoreFollower", "stored_batches", "stored_interactions"]
 
 _KINDS = {"chosen": CHOSEN, "disliked": DISLIKED, "withdrawn": REMOVED}
 _DIGITS = 16  # of a mark, in hexadecimal: 64 bits, by which users are found before the whole mark is compared
@@ -213,6 +213,13 @@ def _unknown(ids: Ids, values: list[Any]) -> list[Any]:
     """Those of the values that are none of the ids, each once."""
     distinct = list(dict.fromkeys(values))
     return [value for value, number in zip(distinct, _numbers(ids, distinct).tolist(), strict=True) if number < 0]
+
+
+def stored_batches(events: EventStore, model: Updatable) -> Iterator[UpdateBatch]:
+    """Updates that bring a model up to date with a store; each is to be taken in before the next is asked for."""
+    follower = StoreFollower(events, model.catalogue)
+    while (batch := follower.next_batch(model)) is not None:
+        yield batch
 
 
 def stored_interactions(events: EventStore) -> Interactions:
