@@ -199,7 +199,7 @@ def test_records_of_a_journal_are_replayed(small, tmp_path, monkeypatch):
     model = komd.load(path)
     assert seen == [(model.text, [b"one", b"two"])]
     assert load_exactly(path, saved.manifest).text == model.text  # without its journal
-    assert len(seen) == 1
+    assert [each for each in seen if each[1]] == seen[:1]
 
 
 def test_a_journal_that_a_model_cannot_replay(small, tmp_path):
