@@ -211,7 +211,7 @@ def plays(path: Path) -> None:
 
 def test_the_python_of_the_readme(tmp_path, monkeypatch, capsys):
     blocks = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     monkeypatch.chdir(tmp_path)
     plays(tmp_path / "plays.parquet")
     names: dict[str, object] = {}

@@ -373,7 +373,7 @@ def test_a_load_that_finds_its_journal_ended_takes_the_new_model(filled, monkeyp
 def test_a_failed_save_leaves_the_journal(filled, number, place, monkeypatch):
     path, _ = filled
 
-    def fails(*args):
+    def fails(*args, **options):
         raise FULL
 
     with monkeypatch.context() as patched:

@@ -709,8 +709,8 @@ def test_files_are_checked_once_until_they_change(saved, tmp_path, monkeypatch):
 def test_a_model_that_need_not_be_durable_is_the_same_and_not_flushed(saved, models, monkeypatch, tmp_path):
     flushed = []
     monkeypatch.setattr(files_module.os, "fsync", flushed.append)
-    text, arrays, ids = store.load(saved)
-    store.save(tmp_path / "light.komd", model=text, arrays=arrays, ids=ids, durable=False)
+    loaded = store.load(saved)
+    store.save(tmp_path / "light.komd", model=loaded.model, arrays=loaded.arrays, ids=loaded.ids, durable=False)
     assert flushed == []
     assert files(tmp_path / "light.komd") == files(saved)
     assert_is(tmp_path / "light.komd", models[0])
@@ -723,7 +723,7 @@ def test_checksums_of_a_trusted_folder_are_not_computed(saved, monkeypatch):
         raise AssertionError("a checksum is computed")
 
     monkeypatch.setattr(files_module, "checksum", refuse)
-    text, arrays, _ = store.load(saved, trusted=True)
-    assert text == "CFKOMD()" and "S" in arrays
+    loaded = store.load(saved, trusted=True)
+    assert loaded.model == "CFKOMD()" and "S" in loaded.arrays
     with pytest.raises(AssertionError, match="a checksum is computed"):
         store.load(saved, verify=False)

@@ -17,11 +17,11 @@ READING = {field.name for field in dataclasses.fields(options.ReadingOptions)}
 
 
 def test_reading_options_are_the_arguments_of_read():
-    """And `no_weight`, which is weight=False."""
-    assert set(inspect.signature(komd.read).parameters) - {"source", "memory"} == READING - {"no_weight"}
+    """And `no_weight`, which is weight=False. `every_id` goes without saying in `komd update`."""
+    assert set(inspect.signature(komd.read).parameters) - {"source", "memory", "every_id"} == READING - {"no_weight"}
 
 
-@pytest.mark.parametrize("command", ["fit", "evaluate", "compare", "tune", "analyze", "score"])
+@pytest.mark.parametrize("command", ["fit", "update", "evaluate", "compare", "tune", "analyze", "score"])
 def test_every_command_that_reads_has_all_of_them(command):
     found = {parameter.name: parameter for parameter in COMMANDS[command].params}
     same = {parameter.name: parameter for parameter in COMMANDS["fit"].params}
