@@ -6,6 +6,7 @@ from komd._core.groups import Rows, StoredMatrix
 from komd._core.renumbered import (
     CountedAgain,
     RowChanges,
+    column_codes,
     find_pairs,
     renew_dense,
     renew_dense_in_place,
@@ -67,7 +68,7 @@ def test_renewed_rows_are_the_old_ones_with_what_changed(seed):
         rows_of(lists),
         Rows(pointers([len(row) for row in expected]), np.empty(sum(map(len, expected)), np.int32)),
     )
-    changes = RowChanges(source_rows, numbers, moved, rows_of(dropped), rows_of(added))
+    changes = RowChanges(source_rows, column_codes(numbers, moved), bool(moved.any()), rows_of(dropped), rows_of(added))
     places = np.empty(len(out.indices), np.int64)
     middle = len(expected) // 2
     for first, last in ((0, middle), (middle, len(expected))):

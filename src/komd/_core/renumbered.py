@@ -24,16 +24,23 @@ _SHORT = 64  # numbers that are sorted by insertion
 class RowChanges(NamedTuple):
     """How compressed rows change.
 
-    New row r comes from the old row `source[r]` (-1: from none); old column c is now called `numbers[c]`, and is out of
-    order if `moved[c]`. `dropped` are old columns to leave out of each new row, ascending; `added` are new columns to
-    put in, ascending.
+    New row r comes from the old row `source[r]` (-1: from none). Old column c is now called `codes[c] >> 1`, and is out
+    of order if `codes[c]` is odd; `any_moved` says whether there are such. `dropped` are old columns to leave out of
+    each new row, ascending; `added` are new columns to put in, ascending.
     """
 
     source: NDArray[np.int32]
-    numbers: NDArray[np.int32]
-    moved: NDArray[np.bool_]
+    codes: NDArray[np.uint32]
+    any_moved: bool
     dropped: Rows
     added: Rows
+
+
+def column_codes(numbers: NDArray[np.int32], moved: NDArray[np.bool_]) -> NDArray[np.uint32]:
+    """`codes` of columns with these new numbers; those of columns that are gone (-1) are not to be used."""
+    codes: NDArray[np.uint32] = numbers.astype(np.uint32) << np.uint32(1)
+    codes[: len(moved)] |= moved
+    return codes
 
 
 class CountedAgain(NamedTuple):
@@ -81,54 +88,71 @@ def renew_rows(old: Rows, changes: RowChanges, first: int, last: int, out: Rows,
     `places`, unless it is empty, gets the place in `old.indices` that each entry comes from, or -1 - k for the k-th
     of `added`.
     """
+    codes, dropped, added = changes.codes, changes.dropped, changes.added
     placed = places.shape[0] > 0
     most = 0
     for r in range(first, last):
         most = max(most, out.indptr[r + 1] - out.indptr[r])
-    sorting = np.empty(most, np.int64)  # number · 2³² + place within the old row, or within the added ones (negative)
+    # Entries that are out of order: number · 2³² + place within the old row, or 2³¹ + place within the added ones.
+    sorting = np.empty(most + 1, np.int64)
     for r in range(first, last):
-        start, end = out.indptr[r], out.indptr[r + 1]
-        kept = start
-        waiting = 0
-        begin = np.int64(0)
+        begin = stop = np.int64(0)
         if changes.source[r] >= 0:
             begin, stop = old.indptr[changes.source[r]], old.indptr[changes.source[r] + 1]
-            drop, drops = changes.dropped.indptr[r], changes.dropped.indptr[r + 1]
+        drop, drops = dropped.indptr[r], dropped.indptr[r + 1]
+        a, waiting = added.indptr[r], 0
+        for k in range(a, added.indptr[r + 1]):
+            sorting[waiting] = (np.int64(added.indices[k]) << 32) | (np.int64(1) << 31) | (k - a)
+            waiting += 1
+        if changes.any_moved:
+            d = drop
             for p in range(begin, stop):
                 c = old.indices[p]
-                while drop < drops and changes.dropped.indices[drop] < c:
+                if codes[c] & np.uint32(1):
+                    while d < drops and dropped.indices[d] < c:
+                        d += 1
+                    if d == drops or dropped.indices[d] != c:
+                        sorting[waiting] = (np.int64(codes[c] >> np.uint32(1)) << 32) | (p - begin)
+                        waiting += 1
+            _sort(sorting, waiting)
+        at, w = out.indptr[r], 0
+        sorting[waiting] = np.int64(1) << 62  # after all others
+        following = np.int64(sorting[0] >> 32)
+        for p in range(begin, stop):
+            c = old.indices[p]
+            code = codes[c]
+            if code & np.uint32(1):
+                continue
+            if drop < drops:
+                while drop < drops and dropped.indices[drop] < c:
                     drop += 1
-                if drop < drops and changes.dropped.indices[drop] == c:
+                if drop < drops and dropped.indices[drop] == c:
                     continue
-                if changes.moved[c]:
-                    sorting[waiting] = (np.int64(changes.numbers[c]) << 32) | (p - begin)
-                    waiting += 1
-                else:
-                    out.indices[kept] = changes.numbers[c]
-                    if placed:
-                        places[kept] = p
-                    kept += 1
-        a = changes.added.indptr[r]
-        for k in range(a, changes.added.indptr[r + 1]):
-            sorting[waiting] = (np.int64(changes.added.indices[k]) << 32) | (np.int64(1) << 31) | (k - a)
-            waiting += 1
-        _sort(sorting, waiting)
-        # Merged from the end: what is kept stands at the beginning already.
-        at = end - 1
-        kept -= 1
-        for w in range(waiting - 1, -1, -1):
-            number = np.int32(sorting[w] >> 32)
-            while kept >= start and out.indices[kept] > number:
-                out.indices[at] = out.indices[kept]
+            number = np.int64(code >> np.uint32(1))
+            while following < number:
+                out.indices[at] = following
                 if placed:
-                    places[at] = places[kept]
-                at -= 1
-                kept -= 1
+                    places[at] = _place(sorting[w], begin, a)
+                at += 1
+                w += 1
+                following = np.int64(sorting[w] >> 32)
             out.indices[at] = number
             if placed:
-                within = sorting[w] & 0x7FFFFFFF
-                places[at] = -1 - (a + within) if sorting[w] & 0x80000000 else begin + within
-            at -= 1
+                places[at] = p
+            at += 1
+        while w < waiting:
+            out.indices[at] = np.int32(sorting[w] >> 32)
+            if placed:
+                places[at] = _place(sorting[w], begin, a)
+            at += 1
+            w += 1
+
+
+@inner
+def _place(sorted_entry: np.int64, begin: np.int64, added: np.int64) -> np.int64:
+    """Where an entry that was out of order comes from, as `places` says it."""
+    within = sorted_entry & 0x7FFFFFFF
+    return -1 - (added + within) if sorted_entry & 0x80000000 else begin + within
 
 
 @compiled

@@ -52,7 +52,8 @@ class PairChanges:
         self.users, self.items = NewIds(catalogue.users), NewIds(catalogue.items)
         self._rule: str | None = None
         self._statements: list[tuple[NDArray[Any], ...]] = []
-        self._present: dict[int, bool] = {}  # pairs that were changed, by user · 2³² + item
+        self._known_states: dict[int, bool] = {}
+        self._unknown_from = 0  # statements from which on they are not in it
         self._length = self._removals = 0
 
     def __len__(self) -> int:
@@ -84,7 +85,6 @@ class PairChanges:
             self._statements.append(part)
             self._length += len(part[0])
             self._removals += int((part[2] == REMOVED).sum())
-            self._present.update(zip((part[0] << 32 | part[1]).tolist(), (part[2] != REMOVED).tolist(), strict=True))
         if (batch.kinds != REMOVED).any():
             self._rule = batch.rule
         return int((~known).sum()) + len(batch.gone) - len(np.unique(gone[0]))
@@ -148,11 +148,20 @@ class PairChanges:
             )
         return known
 
+    @property
+    def _present(self) -> dict[int, bool]:
+        """The pairs that were changed, by user · 2³² + item, and whether they are there now; made when asked for."""
+        for users, items, kinds, _, _ in self._statements[self._unknown_from :]:
+            self._known_states.update(zip((users << 32 | items).tolist(), (kinds != REMOVED).tolist(), strict=True))
+        self._unknown_from = len(self._statements)
+        return self._known_states
+
     def _held(self, users: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these pairs are there now."""
         found: NDArray[np.bool_] = self._state(users, items).kinds != REMOVED
-        for k, key in enumerate((users << 32 | items).tolist()):
-            found[k] = self._present.get(key, found[k])
+        present = self._present
+        for k, key in enumerate((users << 32 | items).tolist() if present else ()):
+            found[k] = present.get(key, found[k])
         return found
 
     def _pairs_of(self, users: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -165,11 +174,12 @@ class PairChanges:
             old[some.keys >> 32] << 32 | some.keys & 0xFFFFFFFF
             for some in (part.take(old.astype(np.int32)) for part in parts)
         ]
-        if self._present:
+        present = self._present
+        if present:
             of_users = set(users.tolist())
-            later = [key for key, there in self._present.items() if there and key >> 32 in of_users]
+            later = [key for key, there in present.items() if there and key >> 32 in of_users]
             keys.append(np.array(later, np.int64))
-            gone = [key for key, there in self._present.items() if not there and key >> 32 in of_users]
+            gone = [key for key, there in present.items() if not there and key >> 32 in of_users]
             every = np.setdiff1d(np.unique(np.concatenate(keys)), np.array(gone, np.int64))
         else:
             every = np.unique(np.concatenate(keys))

@@ -242,7 +242,7 @@ def _renewed_rows(
     placed: bool = False,
 ) -> tuple[Rows, NDArray[np.int64], NDArray[np.int64]]:
     """New rows; with `placed` where each entry comes from, as `renew_rows` says; and the order of the added entries."""
-    from komd._core.renumbered import RowChanges, renew_rows
+    from komd._core.renumbered import RowChanges, column_codes, renew_rows
 
     size = len(rows.source)
     dropped, _ = _by_row(rows.numbers[entries.dropped[0]], entries.dropped[1], size)
@@ -251,7 +251,8 @@ def _renewed_rows(
     lengths += np.diff(added.indptr) - np.diff(dropped.indptr)
     out = Rows(pointers(lengths), np.empty(int(lengths.sum()), np.int32))
     places = np.empty(len(out.indices) if placed else 0, np.int64)
-    changes = RowChanges(rows.source, columns.numbers, moved, dropped, added)
+    codes, any_moved = column_codes(columns.numbers, moved), bool(moved.any())
+    changes = RowChanges(rows.source, codes, any_moved, dropped, added)
     pool.for_each(
         lambda block: renew_rows(old, changes, *block, out, places),
         pool.even_blocks(lengths + 1, _PAIRS),
@@ -262,6 +263,6 @@ def _renewed_rows(
 
 def _by_row(rows: NDArray[np.int32], columns: NDArray[np.integer], size: int) -> tuple[Rows, NDArray[np.int64]]:
     """Entries as compressed rows, ascending, and their order; without those of rows or columns that are gone (-1)."""
-    order = np.lexsort((columns, rows))
+    order = np.argsort(rows.astype(np.int64) << 32 | columns)
     order = order[(rows[order] >= 0) & (columns[order] >= 0)]
     return Rows(pointers(np.bincount(rows[order], minlength=size)), columns[order].astype(np.int32)), order
