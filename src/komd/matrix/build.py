@@ -24,7 +24,7 @@ from komd.matrix.matrix_cache import MatrixCache
 from komd.matrix.pair_products import PairProducts
 from komd.matrix.renewal import Renewal
 from komd.matrix.ridge_filter import filter_ridge, ridge_precision
-from komd.matrix.storage import Plan, plan
+from komd.matrix.storage import Plan, plan, small
 from komd.matrix.streamed import StreamedMatrix
 from komd.memory import budget, readable
 
@@ -192,7 +192,9 @@ class _Build:
 
         def make() -> ItemMatrix:
             entries = self._entries(stages)
-            held = self._planned(storage, memory, weighted=entries.pair_values is not None).storage
+            held = "dense"
+            if storage is not None or not small(self.items, memory):
+                held = self._planned(storage, memory, weighted=entries.pair_values is not None).storage
             if self.before is not None and self.before.matrix.storage == held:
                 return self.before.renewed(entries, self.rows, self.threads)
             return matrix_from_counts(entries, self.rows, held, self.threads)

@@ -14,7 +14,7 @@ from komd.matrix.density import percent
 from komd.matrix.expected_density import saturating_density
 from komd.memory import budget, readable
 
-__all__ = ["STORAGES", "Plan", "known_storage", "plan", "storage_bytes"]
+__all__ = ["STORAGES", "Plan", "known_storage", "plan", "small", "storage_bytes"]
 
 STORAGES = ("dense", "sparse", "streamed")
 _SMALL = 4096  # items up to which dense is always right: 67 MB, and rows of it are read straight through
@@ -85,6 +85,11 @@ def plan(
             "or leave out the rarest items"
         )
     return Plan(storage, m, density, sizes[storage])
+
+
+def small(items: int, memory: str | int | None = None) -> bool:
+    """Whether K between so few items is held dense however full it is."""
+    return items <= _SMALL and 4 * items * items <= budget(memory)
 
 
 def storage_bytes(items: int, users: int, pairs: int, density: float, *, weighted: bool = False) -> dict[str, int]:
