@@ -1,5 +1,7 @@
 """After any sequence of additions and removals a model equals one fitted from scratch on what remains."""
 
+import copy
+import pickle
 import threading
 import warnings
 from itertools import product
@@ -193,6 +195,16 @@ def test_a_view_and_a_matrix_that_somebody_holds_stay_as_they_are(data):
     del values
     model.update(removed=[events(data, 1, rng=9)[0]]).refresh()
     assert model.matrix.values.ctypes.data == address  # nobody else holds it: changed where it is
+
+
+def test_models_can_be_pickled_and_copied(data):
+    model = komd.CFKOMD(storage="dense").fit(data)
+    model.update(added=[("somebody", data.items[0])])
+    again, twin = pickle.loads(pickle.dumps(model)), copy.deepcopy(model)
+    for each in (again, twin):
+        assert_equal(each, model)
+        each.update(added=[("somebody else", data.items[0])]).refresh()
+    assert "somebody else" not in model.catalogue.users
 
 
 def test_reading_while_others_update(data):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,6 @@ from komd.matrix.item_matrix import ItemMatrix
 __all__ = ["Updatable", "UpdateReport"]
 
 _FEW = 1000  # statements up to which K may be changed in place: it takes milliseconds
-_REFERENCES = (
-    3  # to a matrix that only its model holds: the model's, a variable's, and that of the function which counts
-)
 _MOST_WAITING = 1 << 20  # statements that wait to be read before the model is brought up to date anyway
 
 
@@ -113,7 +110,6 @@ class Updatable(ItemBased):
 
     _changes: PairChanges | None = None
     _refreshed_by: int | None = None  # the thread that is taking updates in, and reads the state before them
-    _lock: ClassVar[Any] = threading.RLock()  # of all models: updates are short, or take all cores anyway
 
     def update(
         self,
@@ -224,17 +220,29 @@ class Updatable(ItemBased):
 
     @property
     def _held_alone(self) -> bool:
-        """Whether no view of this model, nor anybody else, holds its matrix."""
-        matrix = self.__dict__["matrix"]
-        return sys.getrefcount(matrix) == _REFERENCES and matrix.held_alone
+        """Whether no view of this model, nor anybody else, holds its matrix. For the holder of the lock."""
+        return _references(self) == _ALONE and bool(self.__dict__["matrix"].held_alone)
 
     def view(self) -> Self:
         """This model as it is now, all updates taken in; updates and fits to come do not change the view."""
-        self.refresh()
         made = object.__new__(type(self))
-        made.__dict__ = self.__dict__.copy()
-        made.__dict__["_changes"] = None
+        with self._lock:  # so that no update finds the matrix unused meanwhile, and changes it in place
+            made.__dict__ = self.__getstate__()
         return made
+
+    @property
+    def _lock(self) -> Any:
+        """Who changes the state of this model, or takes a view of it, holds it."""
+        found = self.__dict__.get("_own_lock")
+        if found is None:
+            with _MAKING_LOCKS:
+                found = self.__dict__.setdefault("_own_lock", threading.RLock())
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a view or a pickled model consists of."""
+        self.refresh()
+        return {name: value for name, value in self.__dict__.items() if name not in ("_own_lock", "_changes")}
 
     def _renewed(
         self, change: CatalogueChange, threads: int | None, memory: str | int | None, in_place: bool
@@ -244,3 +252,19 @@ class Updatable(ItemBased):
         With `in_place` nobody else holds the matrix, which may be changed.
         """
         raise NotImplementedError
+
+
+def _references(model: Any) -> int:
+    """How many references there are to the matrix of a model, as far as Python counts them."""
+    return sys.getrefcount(model.__dict__["matrix"])
+
+
+class _Holder:
+    """Holds a matrix as a model does."""
+
+    def __init__(self) -> None:
+        self.__dict__["matrix"] = object()
+
+
+_ALONE = _references(_Holder())  # to a matrix that only one model holds: how Python counts differs by version
+_MAKING_LOCKS = threading.Lock()

@@ -97,8 +97,8 @@ class DenseMatrix(ItemMatrix):
 
     @property
     def held_alone(self) -> bool:
-        held = 1 + ("stored" in self.__dict__)  # by this object, and by what compiled code reads
-        return self.values.flags.writeable and sys.getrefcount(self.values) == held + 1
+        held = _ALONE + ("stored" in self.__dict__)  # by this object, and by what compiled code reads
+        return self.values.flags.writeable and _holders(self) == held
 
     def renewed(self, by: Renewal, threads: int | None = None, *, in_place: bool = False) -> DenseMatrix:
         from komd._core.renumbered import CountedAgain, renew_dense, renew_dense_in_place
@@ -148,3 +148,11 @@ class DenseMatrix(ItemMatrix):
 
     def arrays(self) -> Arrays:
         return {"matrix": self.values} | (self.truncation.arrays() if self.truncation else {})
+
+
+def _holders(matrix: DenseMatrix) -> int:
+    """How many references there are to the array of a matrix, as far as Python counts them."""
+    return sys.getrefcount(matrix.values)
+
+
+_ALONE = _holders(DenseMatrix(np.zeros((1, 1), np.float32)))  # if it is alone: how Python counts differs by version
