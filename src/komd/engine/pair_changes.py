@@ -6,42 +6,25 @@ for all updates together.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from komd._core.groups import Rows
-from komd.data.ids import Ids
 from komd.data.keys import show
-from komd.data.merged_ids import conformed
-from komd.data.weights import first_unusable, single_precision
+from komd.data.new_ids import NewIds
+from komd.data.weights import first_unusable
 from komd.engine.catalogue import Catalogue
+from komd.engine.resolved_pairs import PairState, ResolvedPairs, state_after
 from komd.engine.update_batch import CHOSEN, NO_TIME, REMOVED, STORED, UpdateBatch
 from komd.errors import InputError, UnknownIdError, argument
 
-__all__ = ["NewIds", "PairChanges", "PairState", "ResolvedPairs"]
+__all__ = ["PairChanges"]
 
 
 _NO_PAIRS = np.zeros(0, np.int64), np.zeros(0, np.int64)
-
-
-class PairState(NamedTuple):
-    """What is known of some pairs: one of CHOSEN, DISLIKED, SEEN and REMOVED; weights and times of chosen ones."""
-
-    kinds: NDArray[np.int8]
-    weights: NDArray[np.float32]
-    times: NDArray[np.int64]
-
-
-class ResolvedPairs(NamedTuple):
-    """The pairs that change: user and item by number (new ones follow the old), and what they were and become."""
-
-    users: NDArray[np.int64]
-    items: NDArray[np.int64]
-    before: PairState
-    after: PairState
 
 
 class PairChanges:
@@ -220,7 +203,7 @@ class PairChanges:
         users, items, kinds, weights, times = (each[order] for each in (users, items, kinds, weights, times))
         starts = np.flatnonzero(np.append(True, np.diff(users << 32 | items) != 0))
         before = self._state(users[starts], items[starts])
-        after = _state_after(starts, kinds, weights, times, before, self._rule or "sum")
+        after = state_after(starts, kinds, weights, times, before, self._rule or "sum")
         histories = self.catalogue.histories
         differ = before.kinds != after.kinds
         chosen = (before.kinds == CHOSEN) & (after.kinds == CHOSEN)
@@ -238,110 +221,3 @@ class PairChanges:
 def _removals(users: NDArray[np.int64], items: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
     size = len(users)
     return users, items, np.full(size, REMOVED, np.int8), np.full(size, np.nan), np.full(size, NO_TIME)
-
-
-def _state_after(
-    starts: NDArray[np.int64],
-    kinds: NDArray[np.int8],
-    weights: NDArray[np.float64],
-    times: NDArray[np.int64],
-    before: PairState,
-    rule: str,
-) -> PairState:
-    """What each pair becomes. The statements of pair k begin at starts[k], in their order.
-
-    A removal ends what was before it. Of what remains, the state before included, the least kind counts (chosen before
-    disliked before seen), and `rule` makes one weight and time of those of the choices.
-    """
-    size, place = len(kinds), np.arange(len(kinds))
-    group = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, size)))
-    removed = np.maximum.reduceat(np.where(kinds == REMOVED, place, -1), starts)
-    counts = place > removed[group]
-    kept = (removed < 0) & (before.kinds != REMOVED)
-    old = np.where(kept, before.kinds, REMOVED).astype(np.int8)
-    if rule in ("last", STORED):
-        # The last statement decides: by time, where it says one, and by order.
-        latest = np.iinfo(np.int64).max
-        moment = np.where(times == NO_TIME, latest, times) if rule == "last" else place
-        last = np.lexsort((place, moment, counts, group))[np.append(starts[1:], size) - 1]
-        said = counts[last]
-        if rule == "last":
-            said &= ~((old == CHOSEN) & (before.times > moment[last]))
-        after = np.where(said, kinds[last], old).astype(np.int8)
-        given = weights[last]
-        was = old == CHOSEN
-        unsaid = np.where(was & (rule == STORED), before.weights, 1.0)
-        weight = np.where(said, np.where(np.isnan(given), unsaid, given), before.weights)
-        later = np.maximum(times[last], np.where(was, before.times, NO_TIME)) if rule == STORED else times[last]
-        return PairState(after, single_precision(weight.astype(np.float64)), np.where(said, later, before.times))
-    after = np.minimum(np.minimum.reduceat(np.where(counts, kinds, REMOVED), starts), old).astype(np.int8)
-    chosen, was = counts & (kinds == CHOSEN), old == CHOSEN
-    each = np.where(np.isnan(weights), 1.0, weights)
-    if rule == "max":
-        weight = np.maximum.reduceat(np.where(chosen, each, 0.0), starts)
-        weight = np.maximum(weight, np.where(was, before.weights, 0.0))
-    else:
-        weight = np.where(was, before.weights, 0.0) + np.add.reduceat(np.where(chosen, each, 0.0), starts)
-    latest = np.iinfo(np.int64).max
-    moment = np.minimum.reduceat(np.where(chosen, times, latest), starts)
-    moment = np.minimum(moment, np.where(was, before.times, latest))
-    return PairState(after, single_precision(weight.astype(np.float64)), moment)
-
-
-class NewIds:
-    """The numbers of ids: those of the catalogue, and for new ids those that follow."""
-
-    def __init__(self, ids: Ids) -> None:
-        self._ids = ids
-        self.added: list[Any] = []
-        self._numbers: dict[Any, int] = {}
-
-    @property
-    def mark(self) -> int:
-        """How many are new; setting it to less takes back the last."""
-        return len(self.added)
-
-    @mark.setter
-    def mark(self, size: int) -> None:
-        for value in self.added[size:]:
-            del self._numbers[value]
-        del self.added[size:]
-
-    @property
-    def values(self) -> pa.Array:
-        """The new ids, in the order of their numbers."""
-        return pa.array(self.added, self._ids.type)
-
-    def find(self, ids: pa.Array, on_unknown: str, *, grow: bool = False) -> NDArray[np.int64]:
-        """The number of each id; unknown ones become new if they may `grow`, and else are errors or -1."""
-        try:
-            wanted = conformed(self._ids, ids)
-        except InputError:
-            if grow or on_unknown == "error":
-                raise
-            return np.full(len(ids), -1, np.int64)
-        distinct, places = _distinct(wanted)
-        found = self._ids.find(distinct, on_unknown="skip").astype(np.int64)
-        unknown = np.flatnonzero(found < 0)
-        for k in unknown.tolist():
-            value = distinct[k].as_py()
-            number = self._numbers.get(value, -1)
-            if number < 0 and grow:
-                number = len(self._ids) + len(self.added)
-                self._numbers[value] = number
-                self.added.append(value)
-            found[k] = number
-        if on_unknown == "error" and len(found) and found.min() < 0:
-            self._ids.find(distinct.take(pa.array(np.flatnonzero(found < 0))))  # which says what is wrong
-        return found[places]
-
-
-def _distinct(values: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
-    """The distinct values, and for each of the values which of them it is."""
-    if len(values) == 1:
-        return values, np.zeros(1, np.int64)
-    if isinstance(values, pa.ExtensionArray):
-        distinct, places = _distinct(values.storage)
-        return pa.ExtensionArray.from_storage(values.type, distinct), places
-    encoded = values.dictionary_encode()
-    return encoded.dictionary, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)

@@ -16,9 +16,11 @@ from komd import threads as pool
 from komd._core.groups import Rows
 from komd.data.ids import Ids
 from komd.data.merged_ids import merged
+from komd.data.new_ids import NewIds
 from komd.engine.catalogue import Catalogue
 from komd.engine.histories import Histories
-from komd.engine.pair_changes import NewIds, PairChanges, ResolvedPairs
+from komd.engine.pair_changes import PairChanges
+from komd.engine.resolved_pairs import ResolvedPairs
 from komd.engine.update_batch import CHOSEN, DISLIKED, SEEN
 from komd.rows import pointers
 

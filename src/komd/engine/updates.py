@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
@@ -244,6 +245,7 @@ class Updatable(ItemBased):
         self.refresh()
         return {name: value for name, value in self.__dict__.items() if name not in ("_own_lock", "_changes")}
 
+    @abstractmethod
     def _renewed(
         self, change: CatalogueChange, threads: int | None, memory: str | int | None, in_place: bool
     ) -> tuple[dict[str, Any], int, str | None]:
@@ -251,7 +253,6 @@ class Updatable(ItemBased):
 
         With `in_place` nobody else holds the matrix, which may be changed.
         """
-        raise NotImplementedError
 
 
 def _references(model: Any) -> int:
