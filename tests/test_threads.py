@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from komd.errors import InputError
-from komd.threads import apart, blocks, count, run
+from komd.threads import apart, blocks, count, run, uninterrupted
 
 
 @settings(deadline=None)
@@ -176,3 +176,20 @@ def test_blas_is_held_to_one_thread():
     for found in run(work, range(4), threads=2):
         assert all(number == 1 for number in found)
     assert work(0) == before
+
+
+def test_uninterrupted_work_is_done_before_ctrl_c_is_raised():
+    done = []
+
+    def work():
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(0.2)
+        done.append(threading.current_thread() is not threading.main_thread())
+        return 7
+
+    with pytest.raises(KeyboardInterrupt):
+        uninterrupted(work)
+    assert done == [True]
+    assert uninterrupted(lambda: 7) == 7
+    with pytest.raises(ZeroDivisionError):
+        uninterrupted(lambda: 1 // 0)

@@ -12,7 +12,17 @@ import pytest
 
 import komd
 from benchmarks import filter as filters
-from benchmarks import limits, measure, movielens, page_filter, page_weighted, solver_steps, weighted_counting
+from benchmarks import (
+    limits,
+    measure,
+    movielens,
+    page_filter,
+    page_updates,
+    page_weighted,
+    solver_steps,
+    updates,
+    weighted_counting,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -123,3 +133,14 @@ def test_steps_and_items_without_weight(plays, monkeypatch):
     solved = [model.solve(user).alpha for user in plays.users.values.to_pylist()]
     assert idle == pytest.approx(np.median([(w == 0.0).mean() for w in solved if len(w) > 1]))
     assert steps > 0
+
+
+def test_updates(plays, monkeypatch):
+    monkeypatch.setattr(updates, "SINGLE", 40)
+    monkeypatch.setattr(updates, "READ", 3)
+    monkeypatch.setattr(updates, "ROUNDS", 1)
+    monkeypatch.setattr(updates, "BATCHES", (1, 20))
+    found = {"data": "small", "machine": "any", "single": {str(g): updates.single(plays, g) for g in updates.DAMPING}}
+    found["large"] = updates.large(2000)
+    text = page_updates.section(json.loads(json.dumps(found)))
+    assert "equal the refit, array by array: yes" in " ".join(text.split())
