@@ -46,7 +46,7 @@ def test_ids_become_ids_of_the_same_kind():
     assert conformed(text, pa.array([7])).to_pylist() == ["7"]
     assert conformed(numbers, pa.array([7], pa.uint8())).type == pa.int64()
     assert conformed(text, pa.array([], pa.null())).type == text.type
-    with pytest.raises(InputError, match="item ids of this model are text, like 'a'; 1.5 is not one of that kind"):
+    with pytest.raises(InputError, match=r"item ids of this model are text, like 'a'; 1\.5 is not one of that kind"):
         conformed(text, pa.array([1.5]))
     with pytest.raises(InputError, match="'x' is not a id id: these are integers"):
         conformed(numbers, pa.array(["x"]))

@@ -61,7 +61,7 @@ class Renewal:
     @property
     def share(self) -> float:
         """How much of the counting of all of K it takes."""
-        return float(self.work.sum()) / max(float((np.diff(self.fresh.pairs.user_indptr) ** 2).sum()), 1.0)
+        return _share(self.fresh, self.work)
 
     @cached_property
     def work(self) -> NDArray[np.int64]:
@@ -103,7 +103,7 @@ def renewed_sums(
     if fresh.sums_scale != scale or not fresh.of.kernel.symmetric or float(S.max(initial=0)) * scale >= _EXACT:
         return None
     gone = np.flatnonzero(by.numbers(before.items) < 0).astype(np.int32)
-    if by.share > _SHARE or Renewal(before, gone, _among(gone, before.items)).share > _SHARE:
+    if by.share > _SHARE or _share(before, before.work_of(gone)) > _SHARE:
         return None
     totals = np.rint(S * scale).astype(np.int64)
     _add_rows(before, gone, -1, scale, totals, threads)
@@ -141,7 +141,6 @@ def _add_rows(
     return np.concatenate(sums)
 
 
-def _among(items: NDArray[np.int32], size: int) -> NDArray[np.bool_]:
-    out = np.zeros(size, np.bool_)
-    out[items] = True
-    return out
+def _share(matrix: StreamedMatrix, work: NDArray[np.int64]) -> float:
+    """How much these counts are of those for all rows of a matrix: each user's items, once for each of them."""
+    return float(work.sum()) / max(float((np.diff(matrix.pairs.user_indptr) ** 2).sum()), 1.0)
