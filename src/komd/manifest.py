@@ -32,7 +32,7 @@ __all__ = [
     "writing",
 ]
 
-FORMAT = 2
+FORMAT = 3  # 2 had no journal, and sums that depended on their order; 1 had no checksum of the manifest
 MANIFEST = "manifest.json"
 LOCK = ".lock"
 FILE = re.compile(r"[A-Za-z_]+-[0-9a-f]{16}\.(npy|arrow)")  # the names of files in a manifest

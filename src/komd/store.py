@@ -67,6 +67,8 @@ class SavedModel(NamedTuple):
     """The text of the manifest: with `tip`, what `journal.append` asks for."""
     tip: str
     """The tip of the journal, as `journal.Journal` has it."""
+    format: int
+    """The format of the folder."""
 
 
 def save(
@@ -136,7 +138,7 @@ def load(
                 opened = {e["file"]: stack.enter_context(_open(path, e["file"])) for e in about["files"].values()}
                 kept = _journal(path, text) if manifest is None else journal.Journal([], "")
                 arrays, ids = _read(path, about["files"], opened, verify, marks, trusted)
-            return SavedModel(str(about["model"]), arrays, ids, kept.records, text, kept.tip)
+            return SavedModel(str(about["model"]), arrays, ids, kept.records, text, kept.tip, about["format"])
         except _Gone as error:
             # A save may have replaced the model after its manifest was read: then the new one is there.
             again = manifest_text(path) if manifest is None else text

@@ -3,16 +3,20 @@
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import komd
 from komd import journal, store
+from komd.engine.kernel_based import KernelBased
+from komd.engine.updates import Updatable
 from komd.errors import InputError, UnknownIdError
 from tests.engine.test_updates import assert_equal
 
@@ -149,3 +153,33 @@ def test_kills_lose_nothing_that_was_acknowledged(folder):
         known += sorted(held - set(known))
         assert_equal(found, model().fit(komd.read(known)))
     assert np.isfinite(found.S).all()
+
+
+FORMAT_2 = Path(__file__).parents[1] / "fixtures" / "format2"
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in FORMAT_2.iterdir() if path.is_dir()))
+def test_a_folder_of_an_earlier_version_becomes_one_of_now(name, tmp_path):
+    folder = tmp_path / "old.komd"
+    shutil.copytree(FORMAT_2 / name, folder)
+    old = komd.load(folder)
+    if not isinstance(old, Updatable):
+        pytest.skip("it cannot be updated")
+    assert old.earlier_format
+    row = int(np.argmax(old.catalogue.histories.lengths))
+    user = old.catalogue.users[row]
+    item = old.catalogue.item_ids(old.catalogue.histories.row(row)[:1])[0].as_py()
+    done = komd.update(folder, removed=[(user, item)])
+    assert done.compacted and store.load(folder).format == store.FORMAT and not journals(folder)
+    assert done.report.rebuilt is not None or not isinstance(old, KernelBased)
+    new = komd.load(folder)
+    assert not new.earlier_format
+    found, expected = new.learned_arrays(), new.clone().fit(pairs_of(new)).learned_arrays()
+    assert all(np.array_equal(found[name], array) for name, array in expected.items())
+
+
+def pairs_of(fitted):
+    """The data that a model has learned from."""
+    catalogue = fitted.catalogue
+    rows = catalogue.histories
+    return komd.Interactions(catalogue.users, catalogue.items, rows.indptr, catalogue.order[rows.indices])

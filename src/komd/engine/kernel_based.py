@@ -64,6 +64,8 @@ class KernelBased(Updatable):
         why = self.held_stages.shared_by_all(written_out=matrix.uncorrected is matrix)
         why = why or stages.counted_otherwise(change.old.histories.rows, histories.rows)
         why = why or stages.scaled_otherwise(change.old.popularity.astype(np.int64), popularity)
+        if self.earlier_format:
+            why = why or "it was saved by an earlier version"
         if stages.counts_values(self.kernel_values(change.old.histories)) != stages.counts_values(values):
             why = why or "weights came to count, or ceased to"
         changed = change.touched
@@ -89,6 +91,7 @@ class KernelBased(Updatable):
             "matrix": made,
             "S": self._renewed_sums(made, None if why else before, catalogue, threads),
             "factor": factor,
+            "earlier_format": False,
             "target_factors": self._scored_factors(catalogue, factor),
         }
         return learned, int(changed.sum()), why

@@ -45,6 +45,9 @@ class Recommender(Parameters, ABC):
     uses_weights: ClassVar[bool] = False
     """Whether weights of interactions make a difference."""
 
+    earlier_format: bool = False
+    """Whether it was loaded from a folder of an earlier format: its sums may be rounded otherwise than those of now."""
+
     _catalogue: Catalogue | None = None
     _changes: Any = None  # updates that wait to be taken in, of models that can be updated
 
@@ -135,7 +138,7 @@ class Recommender(Parameters, ABC):
         self.check_data(interactions)
         catalogue = Catalogue.of(interactions)
         self.learn(catalogue, threads, memory)
-        self._catalogue, self._changes = catalogue, None
+        self._catalogue, self._changes, self.earlier_format = catalogue, None, False
         return self
 
     def update(

@@ -87,7 +87,9 @@ def load_trusted(path: Path) -> Recommender:
 def restored(path: str | Path, saved: store.SavedModel) -> Recommender:
     """The model that was loaded from this folder, its updates taken in."""
     try:
-        return model_from_text(saved.model).loaded(saved.arrays, saved.ids).replay(saved.records)
+        model = model_from_text(saved.model).loaded(saved.arrays, saved.ids)
+        model.earlier_format = saved.format < store.FORMAT
+        return model.replay(saved.records)
     except (KomdError, KeyError) as error:
         if isinstance(error, ModelFileError):
             raise

@@ -106,10 +106,11 @@ def update_saved(
         if report is None or report.nothing:
             report, records = None, []
         size = journal.size(path, saved.manifest)
+        early = saved.format < store.FORMAT  # which earlier versions read, and would read without its journal
         long = size + sum(map(len, records)) > _LONGEST
         # Ids of users who are dropped must not stay in a journal.
         forgets = report is not None and (forgets or report.dropped_users > 0)
-        whole = (compact and bool(size or records)) or (bool(records) and (long or forgets))
+        whole = (compact and bool(size or records)) or (bool(records) and (long or forgets or early))
         try:
             if whole:
                 model.write(path, saved)
