@@ -79,6 +79,6 @@ def update(
         return
     if added is not None:
         print(f"read     {added!r}")
-    kept = "the model written anew" if done.compacted else f"in its journal ({done.journal:,} bytes)"
-    what = done.report if done.report is not None else "nothing changed"
-    print(f"updated  {model}: {what}; {kept}, in {seconds:.1f} s")
+    kept = "; the model written anew" if done.compacted else f"; in its journal ({done.journal:,} bytes)"
+    what = f"{done.report or 'nothing changed'}{kept if done.report or done.compacted else ''}"
+    print(f"updated  {model}: {what}, in {seconds:.1f} s")
