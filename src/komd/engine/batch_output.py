@@ -108,6 +108,7 @@ def recommend_to(
     (50, 1, 0)
     """
     path = Path(path)
+    model = model.view()  # updates that come meanwhile do not matter
     (ids, rows, skipped), asked = asked_lists(
         model.catalogue, users, n, histories, exclude_seen, items, exclude, on_unknown, exclude_low_rated, dislikes, at
     )

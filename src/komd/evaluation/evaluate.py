@@ -113,6 +113,7 @@ def evaluate(
 
     wanted = parse_metrics(metrics)
     one_of("on_unknown", on_unknown, ("error", "skip"))
+    model = model.view()  # updates that come meanwhile do not matter
     users, rows, targets, skipped = _matched(model, Interactions.of(test), history, on_unknown)
     if not len(users):
         raise InputError("nothing to measure: no test user has a test item that is not in their history")
