@@ -134,20 +134,21 @@ def apart(work: Callable[[Callable[[], None]], Result]) -> Result:
 
 def uninterrupted(work: Callable[[], Result]) -> Result:
     """`work()`, which must be short, in a thread of its own: Ctrl-C is raised when it is done."""
-    done: Future[Result] = Future()
+    begun, done = threading.Event(), Future[Result]()
 
     def body() -> None:
+        begun.set()
         try:
             done.set_result(work())
         except BaseException as error:
             done.set_exception(error)
 
-    worker = threading.Thread(target=body, name="komd-uninterrupted")
-    worker.start()
     try:
-        worker.join()
+        threading.Thread(target=body, name="komd-uninterrupted").start()
+        wait([done])
     except KeyboardInterrupt:
-        worker.join()
+        if begun.wait(1.0):  # else Ctrl-C came before the thread was there
+            wait([done])
         raise
     return done.result()
 
