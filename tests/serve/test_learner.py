@@ -436,7 +436,9 @@ def test_a_forgotten_user_who_came_back_has_the_new_events_alone(learning):
 def test_a_damaged_publication_is_refused_and_the_old_model_stays(learning):
     learned, service = learning()
     before = service.get("/v1/model")["version"]
-    (learned.publication.model / "manifest.json").write_text("{")
+    damaged = learned.folder.with_name("damaged.json")
+    damaged.write_text("{")
+    damaged.replace(learned.publication.model / "manifest.json")  # at once: it is refused once
     assert until(lambda: "komd_model_refusals_total 1.0" in service.client.get("/v1/metrics").text)
     assert service.get("/v1/model")["version"] == before
     learned.post(("dee", "i1"))
