@@ -23,7 +23,6 @@ from komd.errors import InputError, UnknownIdError, argument
 
 __all__ = ["PairChanges"]
 
-
 _NO_PAIRS = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 

@@ -151,10 +151,7 @@ class Recommender(Parameters, ABC):
         on_unknown: OnUnknown = "error",
     ) -> Self:
         """Learn and unlearn pairs exactly: see `Updatable.update`. InputError for models that cannot."""
-        raise InputError(
-            f"{type(self).__name__} cannot be updated, only fitted again; CFKOMD, ECFOMD, MSDW, RP3Beta and "
-            "Popularity can"
-        )
+        raise self.refused_update
 
     def refresh(self, *, threads: int | None = None, memory: str | int | None = None) -> Self:
         """Take in updates that wait, for models that can be updated."""
@@ -386,6 +383,14 @@ class Recommender(Parameters, ABC):
         self.write(Path(path))
 
     # ---- what other parts of the package call -------------------------------------------------------------------
+
+    @property
+    def refused_update(self) -> InputError:
+        """The error of a model that cannot be updated."""
+        return InputError(
+            f"{type(self).__name__} cannot be updated, only fitted again; CFKOMD, ECFOMD, MSDW, RP3Beta and "
+            "Popularity can"
+        )
 
     def write(self, path: Path, expected: store.SavedModel | None = None) -> None:
         """`save`; with `expected`, as `store.save` has it."""

@@ -33,15 +33,12 @@ _PAIRS = 1 << 20  # copied by a thread at a time
 class CatalogueChange:
     """A new catalogue and how it came from the old one.
 
-    `item_source[j]` is the old number of item j, and `user_source[u]` that of user u; -1 for new ones. `touched` (bool,
-    one for each new item) are the items with a pair that was added, removed, or has another weight or time;
-    `changed_users` are the users of such pairs that are still there, by new number.
+    `touched` (bool, one for each new item) are the items with a pair that was added, removed, or has another weight or
+    time; `changed_users` are the users of such pairs that are still there, by new number.
     """
 
     old: Catalogue
     new: Catalogue
-    item_source: NDArray[np.int32]
-    user_source: NDArray[np.int32]
     touched: NDArray[np.bool_]
     changed_users: NDArray[np.int32]
     added: int
@@ -64,9 +61,14 @@ class CatalogueChange:
         return after
 
     @property
+    def item_source(self) -> NDArray[np.int32]:
+        """The old number of each item; -1 for new ones."""
+        return self._items_of.source
+
+    @property
     def new_users(self) -> int:
         """How many users came."""
-        return int((self.user_source < 0).sum())
+        return int((self._users_of.source < 0).sum())
 
     @property
     def new_items(self) -> int:
@@ -143,8 +145,6 @@ def renewed(changes: PairChanges, pairs: ResolvedPairs, threads: int | None = No
     return CatalogueChange(
         old,
         catalogue,
-        of_items.source,
-        of_users.source,
         touched[nearly],
         changed[changed >= 0],
         int((pairs.after.kinds == CHOSEN).sum()),

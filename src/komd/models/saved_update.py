@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from komd import journal, store
 from komd.checks import one_of
 from komd.engine.catalogue import OnUnknown
-from komd.engine.recommender import Recommender
 from komd.engine.update_batch import UpdateBatch
 from komd.engine.updates import Updatable, UpdateReport
 from komd.errors import InputError
@@ -95,7 +94,9 @@ def update_saved(
     """Update a saved model by the batches that `make` makes for it; each is taken in before the next is asked for."""
     for attempt in range(_TRIES):
         saved = store.load(path)
-        model = _updatable(restored(path, saved))
+        model = restored(path, saved)
+        if not isinstance(model, Updatable):
+            raise model.refused_update
         model.refresh(threads=threads, memory=memory)  # what the journal holds, apart from what comes now
         model.last_update, records, forgets = None, [], False
         for batch in make(model):
@@ -122,10 +123,3 @@ def update_saved(
             continue
         return SavedUpdate(report, whole, journal.size(path, store.manifest_text(path)))
     raise AssertionError("unreachable")
-
-
-def _updatable(model: Recommender) -> Updatable:
-    if not isinstance(model, Updatable):
-        model.update()  # which says that it cannot
-        raise AssertionError("unreachable")
-    return model
