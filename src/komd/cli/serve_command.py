@@ -5,17 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option
+from typer import Argument, Option
 
-from komd.cli import interrupt, options
+from komd.cli import interrupt
 
 __all__ = ["serve"]
 
 
 def serve(
-    model: options.ModelFolder,
-    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
+    model: Annotated[Path | None, Argument(metavar="MODEL", help="Folder of a saved model (komd fit).")] = None,
+    config: Annotated[
+        Path | None, Option(metavar="TOML", help="File with these options, types of events, filters and limits.")
+    ] = None,
+    print_config: Annotated[
+        bool, Option("--print-config", help="Print the configuration that results, checked, and stop.")
+    ] = False,
+    host: Annotated[str | None, Option(help="Address to listen on; 127.0.0.1 by default.")] = None,
+    port: Annotated[int | None, Option(min=0, max=65535, help="Port, 8000 by default; 0 takes a free one.")] = None,
     store: Annotated[
         str | None,
         Option(
@@ -27,50 +33,92 @@ def serve(
     items: Annotated[
         Path | None, Option(metavar="NAMES", help="Table (CSV, TSV, Parquet) with id, name and further columns.")
     ] = None,
-    token_file: Annotated[
-        Path | None, Option(help="File with one token per line; requests must carry one of them.")
+    images: Annotated[str | None, Option(metavar="COLUMN", help="Column of --items with addresses of images.")] = None,
+    public_url: Annotated[
+        str | None, Option(metavar="URL", help="Behind a proxy: the address in browsers, as https://recs.example.")
     ] = None,
-    workers: Annotated[int, Option(min=1, help="How many processes.")] = 1,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        Option(metavar="ADDRESS", help="A proxy, or a network of them, whose forwarded headers hold; may be repeated."),
+    ] = None,
+    token_file: Annotated[
+        Path | None, Option(help="File with a token per line, and its roles; requests must carry one of them.")
+    ] = None,
+    forget_key_file: Annotated[
+        Path | None,
+        Option(help="File for the key that hides the ids of forgotten users; beside an SQLite store by default."),
+    ] = None,
+    workers: Annotated[int | None, Option(min=1, help="How many processes; 1 by default.")] = None,
     learn: Annotated[
-        bool,
+        bool | None,
         Option("--learn", help="Learn posted events, and unlearn forgotten users, in a process of its own."),
-    ] = False,
+    ] = None,
     learn_seconds: Annotated[
-        float, Option(help="With --learn: after how many seconds at most an event is learned.")
-    ] = 1.0,
-    learn_events: Annotated[int, Option(help="With --learn: how many events wait at most.")] = 1000,
+        float | None, Option(help="With --learn: after how many seconds at most an event is learned; 1 by default.")
+    ] = None,
+    learn_events: Annotated[
+        int | None, Option(help="With --learn: how many events wait at most; 1,000 by default.")
+    ] = None,
+    candidate: Annotated[
+        Path | None, Option(metavar="MODEL", help="Another model, which serves a share of the users.")
+    ] = None,
+    share: Annotated[str | None, Option(metavar="SHARE", help="That share; 10% by default.")] = None,
+    allow_shrink: Annotated[
+        bool | None, Option("--allow-shrink", help="Accept a new model that lost most of its users or items.")
+    ] = None,
     origin: Annotated[
         list[str] | None, Option(help="A site whose pages may use the API, as https://shop.example; may be repeated.")
     ] = None,
     insecure: Annotated[
-        bool, Option("--insecure", help="Listen beyond this machine without a token. Everybody may read and write.")
-    ] = False,
-    log_requests: Annotated[bool, Option("--log-requests", help="A line for each request, without ids.")] = False,
+        bool | None,
+        Option("--insecure", help="Listen beyond this machine without a token. Everybody may read and write."),
+    ] = None,
+    tracing: Annotated[
+        bool | None, Option("--tracing", help="Trace requests with OpenTelemetry, as its variables OTEL_… say.")
+    ] = None,
+    log_requests: Annotated[bool | None, Option("--log-requests", help="A line for each request, without ids.")] = None,
     log_ids: Annotated[
-        bool, Option("--log-ids", help="Let the log name ids: in addresses, and in what errors say.")
-    ] = False,
+        bool | None, Option("--log-ids", help="Let the log name ids: in addresses, and in what errors say.")
+    ] = None,
+    watch_seconds: Annotated[
+        float | None,
+        Option(help="How often models, tables and tokens are checked for changes; every second by default."),
+    ] = None,
 ) -> None:
     """Serve recommendations over HTTP, with live histories in a database and a page to play with."""
-    from komd.serve.serve_settings import Settings
+    from komd.serve.serve_config import as_toml, read_config, settings_of, share_of
     from komd.serve.server_process import run
 
-    folder = model.absolute()
+    given = {
+        "model": model,
+        "host": host,
+        "port": port,
+        "store": store,
+        "items": items,
+        "images": images,
+        "public_url": public_url,
+        "trusted_proxies": tuple(trusted_proxy) if trusted_proxy else None,
+        "token_file": token_file,
+        "forget_key_file": forget_key_file,
+        "workers": workers,
+        "learn": learn,
+        "learn_seconds": learn_seconds,
+        "learn_events": learn_events,
+        "candidate": candidate,
+        "share": None if share is None else share_of(share),
+        "allow_shrink": allow_shrink,
+        "origins": tuple(origin) if origin else None,
+        "insecure": insecure,
+        "tracing": tracing,
+        "log_requests": log_requests,
+        "log_ids": log_ids,
+        "watch_seconds": watch_seconds,
+    }
+    values = {} if config is None else read_config(config)
+    settings = settings_of(values | {name: value for name, value in given.items() if value is not None})
+    if print_config:
+        settings.check()
+        print(as_toml(settings), end="")
+        return
     interrupt.yield_to()
-    run(
-        Settings(
-            model=model,
-            store=store or f"sqlite:///{folder.with_name(folder.name + '.events.db')}",
-            items=items,
-            host=host,
-            port=port,
-            token_file=token_file,
-            insecure=insecure,
-            workers=workers,
-            origins=tuple(origin or ()),
-            log_requests=log_requests,
-            log_ids=log_ids,
-            learn=learn,
-            learn_seconds=learn_seconds,
-            learn_events=learn_events,
-        )
-    )
+    run(settings)

@@ -21,7 +21,9 @@ from starlette.exceptions import HTTPException as Refused
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from komd.serve import request_context
 from komd.serve.prometheus import ServiceMetrics
+from komd.serve.request_context import RequestContext
 from komd.serve.serve_settings import Settings, is_loopback
 
 __all__ = ["BROKEN", "HEADERS", "AccessControl", "decoded"]
@@ -93,6 +95,7 @@ class AccessControl:
             else:
                 self._authorize(scope, headers)
                 receive_body = await self._body(headers, receive)
+                request_context.enter(self._context(scope, headers))
                 await self._app(scope, receive_body, send_with_headers)
         except Refused as refused:
             await _error(refused.status_code, refused.detail, refused.headers)(scope, receive, send_with_headers)
@@ -119,6 +122,13 @@ class AccessControl:
         path: str = scope["path"]
         if self._tokens and path.startswith("/v1/") and path not in _OPEN:
             self._check_token(headers.get(b"authorization", b""))
+
+    def _context(self, scope: Scope, headers: dict[bytes, bytes]) -> RequestContext:
+        """Who asks, and until when an answer is of use."""
+        address = (scope.get("client") or ("",))[0]
+        given = headers.get(b"authorization", b"") if self._tokens else b""
+        client = hashlib.sha256(given).hexdigest()[:16] if given else address
+        return RequestContext(client, time.monotonic() + self.limits.request_seconds)
 
     def _check_token(self, given: bytes) -> None:
         kind, _, token = given.partition(b" ")

@@ -16,12 +16,14 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
 from komd.errors import KomdError
+from komd.serve import request_context
 from komd.serve.prometheus import ServiceMetrics
+from komd.serve.request_context import RequestContext
 
 __all__ = ["QueueFull", "RequestQueue"]
 
 Result = TypeVar("Result")
-_Job: TypeAlias = tuple[Callable[[], Any], asyncio.Future[Any], asyncio.AbstractEventLoop]
+_Job: TypeAlias = tuple[Callable[[], Any], asyncio.Future[Any], asyncio.AbstractEventLoop, RequestContext]
 
 
 class QueueFull(KomdError):
@@ -48,7 +50,7 @@ class RequestQueue:
         self._present += 1
         self._metrics.waiting.inc()
         try:
-            self._jobs.put((work, answer, loop))
+            self._jobs.put((work, answer, loop, request_context.current()))
             return await answer
         finally:
             self._present -= 1
@@ -56,7 +58,8 @@ class RequestQueue:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            work, answer, loop = job
+            work, answer, loop, context = job
+            request_context.enter(context)
             result, error = None, None
             try:
                 result = work()

@@ -6,12 +6,16 @@ import functools
 import ipaddress
 import json
 import stat
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from komd.errors import InputError
+from komd.serve.event_types import EVENT_TYPES, EventType
 
-__all__ = ["VARIABLE", "Limits", "Settings", "is_loopback"]
+__all__ = ["RUNTIME_LIMITS", "VARIABLE", "Limits", "Settings", "is_loopback"]
 
 VARIABLE = "KOMD_SERVE"
 """The environment variable that carries the settings to worker processes."""
@@ -47,10 +51,16 @@ class Limits:
     """How long a client may leave a response unread."""
     idle_seconds: int = 30
     """How long a connection is kept without a request."""
+    request_seconds: float = 10.0
+    """From the end of a request's body to its answer; then it is answered 504, and its work is abandoned."""
     connections: int = 1000
     """Connections of one worker; more are answered 503."""
     waiting: int = 256
     """Requests of one worker that wait for a thread; more are answered 503."""
+    token_rate: float | None = None
+    """Requests a second with the same token, over all workers; more are answered 429. None: any number."""
+    address_rate: float | None = None
+    """Requests a second from the same address, over all workers; more are answered 429. None: any number."""
 
     @property
     def events(self) -> int:
@@ -58,22 +68,47 @@ class Limits:
         return 4 * self.batch
 
 
+RUNTIME_LIMITS = (
+    *("head_seconds", "body_seconds", "write_seconds", "idle_seconds", "request_seconds", "connections", "waiting"),
+    *("token_rate", "address_rate"),
+)
+"""The limits that a configuration may set. The others are part of the API's description, and the same everywhere."""
+
+
 @dataclass(frozen=True)
 class Settings:
-    """Everything that a worker needs to know."""
+    """Everything that a worker needs to know. `serve_config.py` reads it from a file, the command line from options."""
 
     model: Path
     store: str
     items: Path | None = None
+    """The table of items: ids, names, further columns."""
+    images: str | None = None
+    """The column of `items` with addresses of images."""
     host: str = "127.0.0.1"
     port: int = 8000
+    public_url: str | None = None
+    """The address under which browsers reach the service behind a proxy, as https://recs.example."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses or networks of proxies whose forwarded headers are believed."""
     token_file: Path | None = None
+    forget_key_file: Path | None = None
+    """Where the key of the marks of forgotten users is kept; None: beside an SQLite store."""
     insecure: bool = False
     workers: int = 1
     origins: tuple[str, ...] = ()
     log_requests: bool = False
     log_ids: bool = False
+    tracing: bool = False
+    """Whether requests are traced with OpenTelemetry."""
     watch_seconds: float = 1.0
+    """How often files are checked for changes: the model, the table of items, tokens."""
+    allow_shrink: bool = False
+    """Whether a new model may have lost most of the users or items of the one in use."""
+    candidate: Path | None = None
+    """Another model, which serves a share of the users."""
+    share: float = 0.1
+    """The share of users whom the candidate serves."""
     learn: bool = False
     """Whether posted events are learned while serving."""
     learn_seconds: float = 1.0
@@ -82,6 +117,12 @@ class Settings:
     """How many events wait at most."""
     learned: Path | None = None
     """Where the learner publishes its models; set by the process that starts it."""
+    learned_candidate: Path | None = None
+    """The same, of the candidate's learner."""
+    events: Mapping[str, EventType] = field(default_factory=lambda: dict(EVENT_TYPES))
+    """The types of events, by name."""
+    filters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Conditions on the columns of `items`, by name."""
     limits: Limits = field(default_factory=Limits)
 
     def to_text(self) -> str:
@@ -92,9 +133,12 @@ class Settings:
     def from_text(text: str) -> Settings:
         """What `to_text` gave."""
         values = json.loads(text)
-        for name in ("model", "items", "token_file", "learned"):
+        for name in ("model", "items", "token_file", "forget_key_file", "candidate", "learned", "learned_candidate"):
             values[name] = None if values[name] is None else Path(values[name])
-        return Settings(**values | {"origins": tuple(values["origins"]), "limits": Limits(**values["limits"])})
+        for name in ("origins", "trusted_proxies"):
+            values[name] = tuple(values[name])
+        values["events"] = {name: EventType(*each) for name, each in values["events"].items()}
+        return Settings(**values | {"limits": Limits(**values["limits"])})
 
     def check(self) -> list[str]:
         """Raise InputError for settings that cannot or must not be served; returns warnings."""
@@ -104,9 +148,19 @@ class Settings:
             raise InputError(f"learn_seconds is between 0 and a day (86400), got {self.learn_seconds}")
         if self.learn_events < 1:
             raise InputError(f"learn_events must be at least 1, got {self.learn_events}")
-        for origin in self.origins:
-            if not origin.startswith(("http://", "https://")) or "*" in origin or origin.count("/") != 2:
-                raise InputError(f"an origin is like https://shop.example, got {origin!r}")
+        if not 0 <= self.share <= 1:
+            raise InputError(f"share is between 0 % and 100 %, got {100 * self.share:g} %")
+        for origin in (*self.origins, *(() if self.public_url is None else (self.public_url,))):
+            if not _is_origin(origin):
+                noun = "public_url" if origin == self.public_url else "an origin"
+                raise InputError(f"{noun} is like https://shop.example, got {origin!r}")
+        for proxy in self.trusted_proxies:
+            try:
+                ipaddress.ip_network(proxy)
+            except ValueError:
+                raise InputError(f"a trusted proxy is an address or a network like 10.0.0.0/8, got {proxy!r}") from None
+        if self.images is not None and self.items is None:
+            raise InputError("images names a column of the table of items, and none is given (items)")
         warnings = []
         if self.token_file is not None:
             self.tokens()
@@ -139,6 +193,18 @@ class Settings:
                     f"{_SHORTEST_TOKEN} without spaces, say from: openssl rand -hex 32"
                 )
         return tokens
+
+
+def _is_origin(text: str) -> bool:
+    """
+    >>> _is_origin("https://shop.example:8443"), _is_origin("https://shop.example/"), _is_origin("shop.example")
+    (True, False, False)
+    """
+    try:
+        parts = urlsplit(text)
+        return f"{parts.scheme}://{parts.netloc}" == text and parts.scheme in ("http", "https") and "*" not in text
+    except ValueError:
+        return False
 
 
 @functools.lru_cache(256)
