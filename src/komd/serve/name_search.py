@@ -1,13 +1,19 @@
-"""Items by name: by prefixes of words, tolerating typos, fast on hundreds of thousands of names.
+"""Items by name: exact names first, then names with the typed words, then spaces and typos; the popular first.
 
-Names are split into words (lower case, without accents). Words are sorted, so that the words with a given prefix are
-one range, and so are their items. For typos a word of the query is compared with the words that share most of its pairs
-of letters: the edit distance to their prefixes decides. All of it is Arrow and numpy, which release the GIL.
+Two vocabularies (`name_words.py`) are searched: the words of names, where every word of the query must be found, in any
+order; and entire names without their spaces, so that it does not matter where the query has spaces. Each word has the
+list of items whose names contain it.
+
+    items that match   "pinkfloyd"          how
+    exact              Pinkfloyd            the name itself, but for case, accents and signs
+    joined             Pink Floyd           the name itself, but for spaces
+    typed              Pinkfloyd Tribute    each word of the query begins a word of the name
+    edited             Pink Floyds          spaces moved, letters deleted, inserted, changed or exchanged
 """
 
 from __future__ import annotations
 
-import bisect
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -16,179 +22,194 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from komd.rows import pointers
+from komd.serve.name_words import SimilarWords, Vocabulary, plain_names, plain_words
 
 __all__ = ["NameIndex"]
 
-_LONGEST = 24  # letters of a word that are compared
-_WORDS = 8  # of a query that are searched for
-_NEAR = 256  # words whose distance is measured
-_LETTERS = 1 << 10  # pairs of letters are hashed to this squared
+_EXACT, _JOINED, _TYPED, _EDITED = range(4)
+_SPACE, _TYPO = 1, 2  # costs of edits
+# What counts within a kind of match, in doublings of the rank of popularity (chosen by benchmarks/name_search.py).
+_COST = 4.0
+_INCOMPLETE = 2.0
+_NOT_FIRST = 2.0
+_SPLITS = 12  # ways to move one space that are tried
+_JOINED_TYPOS = 5  # letters of a query whose typos are searched in names without spaces
 
 
 class _Match(NamedTuple):
-    """Items whose names contain one word of the query."""
+    """Items whose names match, ascending."""
 
     items: NDArray[np.int32]
-    """Distinct, ascending."""
-    cost: NDArray[np.int32]
-    """0: the word itself; 1: a word that begins with it; more: edits."""
+    cost: NDArray[np.int64]
+    complete: NDArray[np.bool_]
+    """Whether entire words match, not only their beginnings."""
     first: NDArray[np.bool_]
-    """Whether it is the first word of the name."""
+    """Whether the first word of the query is the first of the name."""
+
+    def take(self, kept: NDArray[np.int64] | NDArray[np.bool_]) -> _Match:
+        return _Match(self.items[kept], self.cost[kept], self.complete[kept], self.first[kept])
+
+
+class _Postings:
+    """A vocabulary, and for each of its words the items whose names contain it."""
+
+    def __init__(self, words: pa.Array, owners: NDArray[np.int32], items: int) -> None:
+        self.vocabulary = Vocabulary(words)
+        places = self.vocabulary.places
+        order = np.argsort(places, kind="stable")
+        self._items = owners[order]
+        self._first = np.concatenate([[True], owners[1:] != owners[:-1]])[order] if len(owners) else np.zeros(0, bool)
+        self._ends = pointers(np.bincount(places, minlength=len(self.vocabulary)))
+        self._count = items
+
+    def typed(self, word: str) -> SimilarWords:
+        """The words that begin with this one."""
+        low, high = self.vocabulary.with_prefix(word)
+        complete = np.zeros(high - low, bool)
+        complete[:1] = self.vocabulary.word(low) == word
+        return SimilarWords(np.arange(low, high), np.zeros(high - low, np.int8), complete)
+
+    def edited(self, word: str) -> SimilarWords:
+        """The words that begin with this one but for a typo, or two in a long word."""
+        allowed = 0 if len(word) < 3 else 1 if len(word) < 7 else 2
+        return self.vocabulary.similar(word, allowed) if allowed else self.typed(word)
+
+    def size(self, words: SimilarWords) -> int:
+        """How many names contain these words, at most."""
+        return int((self._ends[words.places + 1] - self._ends[words.places]).sum())
+
+    def match(self, words: SimilarWords, among: NDArray[np.int32] | None = None) -> _Match:
+        """The items (`among` these) whose names contain any of the words, each by the word that costs least."""
+        starts, counts = self._ends[words.places], self._ends[words.places + 1] - self._ends[words.places]
+        if len(counts) and words.places[-1] - words.places[0] == len(counts) - 1:  # a range, as prefixes are
+            at: slice | NDArray[np.int64] = slice(starts[0], starts[0] + counts.sum())
+        else:
+            at = np.repeat(starts - pointers(counts)[:-1], counts) + np.arange(counts.sum())
+        items = self._items[at].astype(np.int64)
+        rest = np.repeat((_TYPO * words.edits.astype(np.int64) << 2) | (~words.complete << 1), counts) | ~self._first[at]
+        if among is not None:
+            wanted = np.zeros(self._count, bool)
+            wanted[among] = True
+            kept = np.flatnonzero(wanted[items])
+            items, rest = items[kept], rest[kept]
+        key = (items << 8) | rest
+        key.sort()
+        items = key >> 8
+        key = key[np.concatenate([[True], items[1:] != items[:-1]])] if len(key) else key
+        return _Match((key >> 8).astype(np.int32), key >> 2 & 63, (key & 2) == 0, (key & 1) == 0)
 
 
 class NameIndex:
     """An index of names: the position of a name is the item's number."""
 
     def __init__(self, names: pa.Array) -> None:
-        plain = _plain(names)
-        lists = pc.split_pattern(plain, " ")
-        owner = pc.list_parent_indices(lists).to_numpy().astype(np.int32)
-        encoded = pc.list_flatten(lists).dictionary_encode()
-        codes = encoded.indices.to_numpy().astype(np.int32)
-        order = pc.sort_indices(encoded.dictionary).to_numpy()
-        self._words: list[str] = encoded.dictionary.take(pa.array(order)).to_pylist()
-        place = np.empty(len(order), np.int32)
-        place[order] = np.arange(len(order), dtype=np.int32)
-        codes = place[codes]
-        starts = np.concatenate([[True], owner[1:] != owner[:-1]]) if len(owner) else np.zeros(0, bool)
-        by_word = np.argsort(codes, kind="stable")
-        self._items = owner[by_word]
-        self._first = starts[by_word]
-        self._ends = pointers(np.bincount(codes, minlength=len(order)))
-        self._length = np.bincount(owner, minlength=len(names)).astype(np.int16)  # words of each name
-        self._letters = _letters(self._words)
-        self._pairs()
-
-    def _pairs(self) -> None:
-        """Which words contain which pair of letters."""
-        letters = self._letters
-        before = np.concatenate([np.zeros((len(letters), 1), letters.dtype), letters[:, :-1]], axis=1)
-        there = letters > 0
-        words = np.broadcast_to(np.arange(len(letters), dtype=np.int32)[:, None], letters.shape)[there]
-        pairs = _hashed(before[there], letters[there])
-        by_pair = np.argsort(pairs, kind="stable")
-        self._pair_words = words[by_pair]
-        self._pair_keys, starts = np.unique(pairs[by_pair], return_index=True)
-        self._pair_ends = np.concatenate([starts, [len(pairs)]])
+        self._plain = plain_names(names)
+        split = pc.split_pattern(self._plain, " ")
+        owners = pc.list_parent_indices(split).to_numpy().astype(np.int32)
+        self._length = np.bincount(owners, minlength=len(names)).astype(np.int16)  # words of each name
+        self._words = _Postings(pc.list_flatten(split), owners, len(names))
+        self._names = _Postings(_joined(self._plain), np.arange(len(names), dtype=np.int32), len(names))
 
     def find(self, query: str, n: int, ranks: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
-        """Numbers of up to n items: the name itself, names with this prefix, words with this prefix, then typos.
+        """Numbers of up to n items: the name itself, names with the typed words, then spaces moved and typos.
 
         Among equals, items of smaller rank (by default, of smaller number) come first.
         """
-        words = [word for word in _plain(pa.array([query[:200]]))[0].as_py().split(" ") if word][:_WORDS]
-        if not words:
+        words = plain_words(query)
+        if not words or not len(self._plain):
             return np.zeros(0, np.int32)
-        found = self._matching_all([self._with_prefix(word) for word in words], words, n, ranks)
-        if len(found) < n:
-            typos = self._matching_all([self._similar_words(word) for word in words], words, n, ranks)
-            found = np.concatenate([found, typos[~np.isin(typos, found)]])[:n]
-        return found
+        best = _Best(n, np.arange(len(self._plain), dtype=np.int32) if ranks is None else ranks)
+        same = self._named("".join(words))
+        exact = pc.equal(self._plain.take(pa.array(same.items)), " ".join(words)).to_numpy(zero_copy_only=False)
+        best.add(_EXACT, same.take(exact))
+        best.add(_JOINED, same.take(~exact))
+        best.add(_TYPED, self._containing([self._words.typed(word) for word in words]))
+        if best.count < n:
+            for match in self._edited(words):
+                best.add(_EDITED, match)
+        return best.items()
 
-    def _matching_all(
-        self, matches: list[_Match], words: list[str], n: int, ranks: NDArray[np.int32] | None
-    ) -> NDArray[np.int32]:
-        """The items that match every word, best first."""
-        items = matches[0].items
-        for match in matches[1:]:
-            items = np.intersect1d(items, match.items, assume_unique=True)
-        if not len(items):
-            return items
-        cost = np.zeros(len(items), np.int64)
-        for match in matches:
-            cost += match.cost[np.searchsorted(match.items, items)]
-        first = matches[0].first[np.searchsorted(matches[0].items, items)]
-        whole = (cost == 0) & (self._length[items] == len(words))
-        # Edits count most, then whether it is the whole name, then whether the name begins with the first word.
-        edits = np.maximum(cost - len(words), 0)
-        key = (((edits * 2 + ~whole) * 2 + ~first) << 32) + (items if ranks is None else ranks[items])
-        if len(key) > n:
-            best = np.argpartition(key, n)[:n]
-            items, key = items[best], key[best]
-        return np.asarray(items[np.argsort(key)], np.int32)
+    def _named(self, joined: str) -> _Match:
+        """The items of this name, without its spaces."""
+        typed = self._names.typed(joined)
+        return self._names.match(SimilarWords(*(part[: typed.complete.sum()] for part in typed)))
 
-    def _with_prefix(self, word: str) -> _Match:
-        low = bisect.bisect_left(self._words, word)
-        high = bisect.bisect_left(self._words, word + "\U0010ffff", lo=low)
-        exact = low < len(self._words) and self._words[low] == word
-        cost = np.ones(high - low, np.int32)
-        cost[:1] -= exact
-        return self._items_of(np.arange(low, high), cost)
+    def _edited(self, words: list[str]) -> Iterator[_Match]:
+        """Items whose names match the query but for typos or spaces."""
+        joined = "".join(words)
+        yield _costing_a_space(self._names.match(self._names.typed(joined)))
+        for moved, together in self._moved_spaces(words):
+            match = self._containing([self._words.typed(word) for word in moved])
+            if together:  # what was split must be neighbours in the name
+                near = pc.match_substring(_joined(self._plain.take(pa.array(match.items))), together)
+                match = match.take(near.to_numpy(zero_copy_only=False))
+            yield _costing_a_space(match)
+        if len(joined) >= _JOINED_TYPOS:
+            yield _costing_a_space(self._names.match(self._names.edited(joined)))
+        yield _costing_a_space(self._containing([self._words.edited(word) for word in words]))
 
-    def _similar_words(self, word: str) -> _Match:
-        """Words that begin so but for one typo, or two in a long word."""
-        letters = _letters([word])
-        allowed = 0 if len(word) < 3 else 1 if len(word) < 7 else 2
-        query = letters[0][letters[0] > 0]
-        keys = np.unique(_hashed(np.concatenate([[0], query[:-1]]).astype(query.dtype), query))
-        at = np.flatnonzero(np.isin(self._pair_keys, keys))
-        if not len(at):
-            return self._items_of(np.zeros(0, np.int64), np.zeros(0, np.int32))
-        held = np.concatenate([self._pair_words[self._pair_ends[k] : self._pair_ends[k + 1]] for k in at])
-        shared = np.bincount(held, minlength=len(self._words))
-        near = np.argpartition(-shared, _NEAR)[:_NEAR] if len(shared) > _NEAR else np.arange(len(shared))
-        near = np.sort(near[shared[near] > 0])
-        distance = _distances(query, self._letters[near])
-        close = distance <= allowed
-        return self._items_of(near[close], 1 + distance[close])
+    def _moved_spaces(self, words: list[str]) -> Iterator[tuple[list[str], str]]:
+        """The query with one space less or more, such that names have these words; and the word that was split."""
+        vocabulary, last, tried = self._words.vocabulary, len(words) - 1, 0
+        for k in range(last):
+            both = words[k] + words[k + 1]
+            low, high = vocabulary.with_prefix(both)
+            if low < high:
+                yield [*words[:k], both, *words[k + 2 :]], ""
+        for k, word in enumerate(words):
+            for cut in range(1, len(word)):
+                left, right = word[:cut], word[cut:]
+                low, high = vocabulary.with_prefix(right)
+                if low < high and (k == last or vocabulary.word(low) == right) and vocabulary.holds(left):
+                    yield [*words[:k], left, right, *words[k + 1 :]], word
+                    tried += 1
+                    if tried == _SPLITS:
+                        return
 
-    def _items_of(self, words: NDArray[np.int64], cost: NDArray[np.int32]) -> _Match:
-        """The items whose names contain any of these words, each with its lowest cost."""
-        if not len(words):
-            return _Match(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, bool))
-        if words[-1] - words[0] == len(words) - 1:  # a range, as prefixes are
-            begin, end = self._ends[words[0]], self._ends[words[-1] + 1]
-            items, first = self._items[begin:end], self._first[begin:end]
-        else:
-            spans = [slice(self._ends[w], self._ends[w + 1]) for w in words]
-            items = np.concatenate([self._items[span] for span in spans])
-            first = np.concatenate([self._first[span] for span in spans])
-        costs = np.repeat(cost, self._ends[words + 1] - self._ends[words])
-        key = ((items.astype(np.int64) << 8 | costs) << 1) | ~first
-        key.sort()
-        items = (key >> 9).astype(np.int32)
-        keep = np.concatenate([[True], items[1:] != items[:-1]])
-        key = key[keep]
-        return _Match(items[keep], (key >> 1 & 255).astype(np.int32), (key & 1) == 0)
+    def _containing(self, words: list[SimilarWords]) -> _Match:
+        """The items whose names contain all words, rare words first: they leave few items for the others."""
+        order = sorted(range(len(words)), key=lambda k: self._words.size(words[k]))
+        matches: dict[int, _Match] = {}
+        items: NDArray[np.int32] | None = None
+        for k in order:
+            matches[k] = self._words.match(words[k], items)
+            items = matches[k].items
+        assert items is not None
+        kept = {k: match.take(np.searchsorted(match.items, items)) for k, match in matches.items()}
+        complete = np.logical_and.reduce([match.complete for match in kept.values()])
+        cost = np.sum([match.cost for match in kept.values()], axis=0)
+        return _Match(items, cost, complete & (self._length[items] == len(words)), kept[0].first)
 
 
-def _plain(names: pa.Array) -> pa.Array:
-    """Lower case, without accents, one space between words."""
-    text = pc.utf8_lower(pc.utf8_normalize(names.cast(pa.string()), "NFKD"))
-    text = pc.replace_substring_regex(text, r"\p{M}+", "")
-    return pc.utf8_trim_whitespace(pc.replace_substring_regex(text, r"[^\p{L}\p{N}]+", " "))
+class _Best:
+    """The best items of several matches."""
+
+    def __init__(self, n: int, ranks: NDArray[np.int32]) -> None:
+        self._n = n
+        self._ranks = ranks
+        self._found: list[tuple[NDArray[np.int32], NDArray[np.float64]]] = []
+
+    def add(self, kind: int, match: _Match) -> None:
+        ranks = self._ranks[match.items]
+        key = np.log2(ranks + 2.0) + _COST * match.cost + _INCOMPLETE * ~match.complete + _NOT_FIRST * ~match.first
+        key += 1e4 * kind
+        best = np.argpartition(key, self._n)[: self._n] if len(key) > self._n else np.arange(len(key))
+        self._found.append((match.items[best], key[best]))
+
+    @property
+    def count(self) -> int:
+        return len(np.unique(np.concatenate([items for items, _ in self._found])))
+
+    def items(self) -> NDArray[np.int32]:
+        items, key = (np.concatenate(parts) for parts in zip(*self._found, strict=True))
+        items = items[np.lexsort((self._ranks[items], key))]
+        _, first = np.unique(items, return_index=True)
+        return np.asarray(items[np.sort(first)][: self._n], np.int32)
 
 
-def _letters(words: list[str]) -> NDArray[np.uint32]:
-    """Words × letters, zeros after the end."""
-    if not words:
-        return np.zeros((0, _LONGEST), np.uint32)
-    return np.array(words, f"<U{_LONGEST}").view(np.uint32).reshape(len(words), _LONGEST)
+def _joined(plain: pa.Array) -> pa.Array:
+    return pc.replace_substring(plain, " ", "")
 
 
-def _hashed(before: NDArray[np.uint32], letters: NDArray[np.uint32]) -> NDArray[np.int64]:
-    return (before % _LETTERS).astype(np.int64) * _LETTERS + letters % _LETTERS
-
-
-def _distances(query: NDArray[np.uint32], words: NDArray[np.uint32]) -> NDArray[np.int32]:
-    """Least edits (letters deleted, inserted, changed, or two exchanged) from the query to a prefix of each word.
-
-    The usual dynamic program, over all words at once.
-    """
-    count, width = words.shape
-    longest = min(width, len(query) + 2)
-    before: NDArray[np.int32] | None = None
-    row = np.tile(np.arange(longest + 1, dtype=np.int32), (count, 1))
-    for i, letter in enumerate(query):
-        fresh = np.empty_like(row)
-        fresh[:, 0] = i + 1
-        for j in range(longest):
-            other = words[:, j]
-            best = np.minimum(row[:, j] + (other != letter), row[:, j + 1] + 1)
-            best = np.minimum(best, fresh[:, j] + 1)
-            if before is not None and j > 0:
-                swapped = (words[:, j - 1] == letter) & (other == query[i - 1])
-                best = np.where(swapped, np.minimum(best, before[:, j - 1] + 1), best)
-            fresh[:, j + 1] = best
-        before, row = row, fresh
-    return np.asarray(row.min(axis=1), np.int32)  # over all prefixes of the word
+def _costing_a_space(match: _Match) -> _Match:
+    return match._replace(cost=np.maximum(match.cost, _SPACE))
