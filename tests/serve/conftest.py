@@ -26,6 +26,8 @@ from komd.serve.app import create
 from komd.serve.serve_settings import Settings
 from komd.serve.server_process import configured
 
+from .browsing import ARGUMENTS, CHROMIUM
+
 START = "from komd.cli.main import run; run()"
 
 
@@ -224,3 +226,16 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         name = f"komd_{time.time_ns()}"
         connection.execute(f"CREATE DATABASE {name}")
     return address.replace("/postgres?", f"/{name}?")
+
+
+# ---- a real browser -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[object]:
+    """Chromium, for one module: its event loop would be in the way of other tests."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield opened
+        opened.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,25 +14,10 @@ import komd
 from komd.data.interactions import Interactions
 from komd.serve.serve_settings import Settings
 
+from .browsing import BROWSER, holds, names, pick
 from .conftest import Running
 
-playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
-)
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the path"),
-    pytest.mark.xdist_group("browser"),
-]
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield opened
-        opened.close()
+pytestmark = BROWSER
 
 
 @pytest.fixture(scope="module")
@@ -61,34 +45,6 @@ def page(browser, service, request):
     assert complaints == []
     assert all(url.startswith(service.address) for url in asked)  # nothing comes from elsewhere
     opened.close()
-
-
-def holds(page, expression, arg=None):
-    """Wait until this is true of the page. (The browser's own waiting evaluates text, which the policy forbids.)"""
-    for _ in range(600):
-        if page.evaluate(expression, arg):
-            return
-        page.wait_for_timeout(25)
-    raise AssertionError(f"never true: {expression} ({arg})")
-
-
-def pick(page, words, expected=None):
-    """Search, wait for the list, take the first with the keyboard; returns its name."""
-    page.get_by_label("Search the catalogue").fill(words)
-    first = page.locator("#search-list [role=option][aria-selected=true]")
-    first.wait_for()
-    if expected:
-        page.locator("#search-list [role=option] .name", has_text=expected).first.wait_for()
-    name = first.locator(".name").inner_text()
-    with page.expect_response("**/v1/recommend"):
-        page.keyboard.press("Enter")
-    page.locator("#history li", has_text=name).wait_for()
-    holds(page, "document.querySelector('#cards').dataset.fallback === 'no'")
-    return name
-
-
-def names(page):
-    return page.locator("#cards h3").evaluate_all("all => all.map(h => h.firstChild.textContent)")
 
 
 def service_says(service, history, **how):
@@ -209,9 +165,11 @@ def test_a_known_user_similar_items_and_rare_ones(page, service):
 
     best = answer["items"][0]
     page.get_by_role("button", name=f"Similar to {best['name']}").click()
-    near = service.get(f"/v1/items/{best['item_id']}/similar", n=8)["items"]
+    near = service.get(f"/v1/items/{best['item_id']}/similar", n=60)["items"]
+    assert {one["item_id"] for one in near[:8]} & set(held)
     page.locator("#similar[open]").wait_for()
-    assert page.locator("#similar-list .name").all_inner_texts() == [one["name"] for one in near]
+    left = [one["name"] for one in near if one["item_id"] not in held][:8]  # what is in the history is left out
+    assert page.locator("#similar-list .name").all_inner_texts() == left and len(left) == 8
     page.keyboard.press("Escape")
 
     with page.expect_response("**/v1/recommend"):

@@ -43,6 +43,7 @@ HEADERS: list[tuple[bytes, bytes]] = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 ]
+_IMAGES = b"img-src 'self'"  # of the policy; with images of the items, those of any site are shown
 _NO_STORE = (b"cache-control", b"no-store")
 _ALLOWED = {
     "access-control-allow-methods": "GET, POST, DELETE",
@@ -66,6 +67,7 @@ class AccessControl:
         self._metrics = metrics
         self._tokens = [hashlib.sha256(token.encode()).digest() for token in settings.tokens()]
         self._origins = {origin.encode() for origin in settings.origins}
+        self._headers = _headers(settings)
         self._check_host = not self._tokens and is_loopback(settings.host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,7 +85,7 @@ class AccessControl:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 own = {name for name, _ in message["headers"]}
-                given = [*message["headers"], *HEADERS, *extra]
+                given = [*message["headers"], *self._headers, *extra]
                 message["headers"] = given if b"cache-control" in own else [*given, _NO_STORE]
             await send(message)
 
@@ -219,6 +221,15 @@ def _hostname(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].lower()
+
+
+def _headers(settings: Settings) -> list[tuple[bytes, bytes]]:
+    """The headers of every response. A page that came by TLS shows images that come by TLS alone."""
+    if settings.images is None:
+        return HEADERS
+    secure = (settings.public_url or "").startswith("https:")
+    allowed = _IMAGES + (b" https:" if secure else b" https: http:")
+    return [(name, value.replace(_IMAGES, allowed)) for name, value in HEADERS]
 
 
 def _error(status: int, words: str, headers: Mapping[str, str] | None = None) -> Response:

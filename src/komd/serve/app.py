@@ -52,7 +52,7 @@ def create(settings: Settings) -> AccessControl:
     """The application: model loaded and tried, store open. Raises KomdError when either cannot be used."""
     metrics = ServiceMetrics()
     publication = None if settings.learned is None else Publication(settings.learned)
-    watcher = ModelWatcher(settings.model, settings.items, publication)
+    watcher = ModelWatcher(settings.model, settings.items, publication, images=settings.images)
     metrics.loaded.set(watcher.current.loaded)
     events = EventStore(settings.store, threads=len(RequestQueues._fields))
     limits, names = settings.limits, RequestQueues._fields
@@ -94,7 +94,7 @@ def create(settings: Settings) -> AccessControl:
 
 def check(settings: Settings) -> None:
     """Load the model and open the store, for the error if they cannot be used."""
-    model = ModelWatcher(settings.model, settings.items).current.model
+    model = ModelWatcher(settings.model, settings.items, images=settings.images).current.model
     if settings.learn:
         updatable(model)
     EventStore(settings.store).close()

@@ -48,9 +48,17 @@ def _version(folder: Path, manifest: bytes) -> str:
 class ModelWatcher:
     """The model of a folder: `current` is always the newest that works."""
 
-    def __init__(self, folder: Path, items: Path | None = None, publication: Publication | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        items: Path | None = None,
+        publication: Publication | None = None,
+        *,
+        images: str | None = None,
+    ) -> None:
         self._folder = folder if publication is None else publication.model
         self._items = items
+        self._images = images
         self._publication = publication
         self._lock = threading.Lock()
         self._table: pa.Table | None = None
@@ -100,7 +108,7 @@ class ModelWatcher:
         if self._items is not None:
             signature = tuple(entry for entry in self._signature() if entry[0] == str(self._items))
             if signature != self._table_signature or not signature:
-                self._table = read_names(self._items)
+                self._table = read_names(self._items, self._images)
                 self._table_signature = signature
         trusted = self._publication is not None
         snapshot = ModelSnapshot.load(folder, version, self._table, before, trusted=trusted)

@@ -22,6 +22,8 @@ __all__ = ["ItemLabels", "ItemNames", "read_names"]
 _NAMED = ("name", "title", "label")
 _CACHED = 50_000  # items whose ids and names are cached as Python texts: some 10 MB
 _SHOWN = 500  # characters of a name or of a further column
+_ADDRESS = 2000  # characters of the address of an image; longer ones are ignored, as a part of one leads nowhere
+_IMAGE = b"komd.image"  # where the metadata of a table of names says which column has images
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +40,17 @@ class ItemNames:
     columns: dict[str, pa.Array]
     known: int
     """How many of the items the table names; for the others the id is shown."""
+    images: pa.Array | None = None
+    """Addresses of images, if a column of the table has them."""
 
     def details(self, number: int) -> dict[str, str]:
         """The further columns of an item that are not empty."""
         found = {title: column[number].as_py() for title, column in self.columns.items()}
         return {title: value for title, value in found.items() if value}
+
+    def image(self, number: int) -> str | None:
+        """The address of an item's image, if it has one."""
+        return None if self.images is None else self.images[number].as_py()
 
     @cached_property
     def index(self) -> NameIndex:
@@ -71,11 +79,22 @@ class ItemNames:
         if table is None:
             return ItemNames(items, None, ids, ids, {}, 0)
         at = pc.index_in(ids, value_set=table.column(0).combine_chunks())
-        columns = [pc.utf8_slice_codeunits(column.combine_chunks().take(at), 0, _SHOWN) for column in table.columns[1:]]
-        blank = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(columns[0]), ""), True)
-        names = pc.if_else(blank, pc.utf8_slice_codeunits(ids, 0, _SHOWN), columns[0])
-        further = dict(zip(table.column_names[2:], columns[1:], strict=True))
-        return ItemNames(items, table, ids, names, further, blank.false_count)
+        found = {title: table.column(title).combine_chunks().take(at) for title in table.column_names[1:]}
+        image = (table.schema.metadata or {}).get(_IMAGE, b"").decode()
+        images = _addresses(found.pop(image)) if image else None
+        columns = {title: pc.utf8_slice_codeunits(column, 0, _SHOWN) for title, column in found.items()}
+        given = columns.pop(table.column_names[1])
+        blank = pc.fill_null(pc.match_substring_regex(given, r"^[\s\p{Z}\p{C}]*$"), True)  # nothing to be seen
+        names = pc.if_else(blank, pc.utf8_slice_codeunits(ids, 0, _SHOWN), given)
+        return ItemNames(items, table, ids, names, columns, blank.false_count, images)
+
+
+def _addresses(column: pa.Array) -> pa.Array:
+    """The addresses of the web in a column, null for everything else."""
+    texts = pc.utf8_trim_whitespace(column)
+    fits = pc.match_substring_regex(texts, rf"^(?i:https?)://[^\s/?#@]+([/?#]\S*)?$")
+    fits = pc.and_(fits, pc.less_equal(pc.utf8_length(texts), _ADDRESS))
+    return pc.if_else(pc.fill_null(fits, False), texts, pa.scalar(None, pa.string()))
 
 
 class ItemLabels(NamedTuple):
@@ -86,11 +105,11 @@ class ItemLabels(NamedTuple):
     numbers: dict[str, int]
 
 
-def read_names(path: Path) -> pa.Table:
+def read_names(path: Path, images: str | None = None) -> pa.Table:
     """A table of text from CSV, TSV or Parquet: the ids, the names, then the further columns; the first of each id.
 
     The id is the column called id or item (or like it), else the first; the name is the one called name, title or
-    label, else the next.
+    label, else the next. The column `images` has addresses of images.
     """
     table = _read(path)
     titles = table.column_names
@@ -105,8 +124,19 @@ def read_names(path: Path) -> pa.Table:
     chosen = [ids[0], names[0]] + [k for k in range(len(titles)) if k not in (ids[0], names[0])]
     texts = [pa.array(_texts(table.column(k)), pa.string()) for k in chosen]
     made = pa.table(texts, names=_distinct([titles[k].strip() or f"column {k + 1}" for k in chosen]))
+    if images is not None:
+        made = made.replace_schema_metadata({_IMAGE: _image_column(path, made, images)})
     _, first = np.unique(pc.fill_null(made.column(0), "").to_numpy(), return_index=True)
     return made.take(pa.array(np.sort(first))).combine_chunks()
+
+
+def _image_column(path: Path, table: pa.Table, images: str) -> str:
+    if images.strip() not in table.column_names[2:]:
+        raise InputError(
+            f"images: {path.name} has no further column {images!r}; besides the id and the name it has: "
+            f"{', '.join(table.column_names[2:]) or 'none'}"
+        )
+    return images.strip()
 
 
 def _texts(column: pa.ChunkedArray) -> list[str | None]:

@@ -34,7 +34,7 @@ _POINTS = 240  # of the curve of popularity
 class Reason:
     """Why an item got its score: contributions of the history's items, the largest first, and the rest of the sum.
 
-    Dislikes that count in scores are among the items, and marked.
+    Dislikes that count in scores are among the items, and marked. Of the others, `others_positive` add `others_added`.
     """
 
     items: NDArray[np.int32]
@@ -42,6 +42,8 @@ class Reason:
     contributions: NDArray[np.float64]
     others: int
     others_contribution: float
+    others_positive: int
+    others_added: float
     global_term: float
 
 
@@ -140,6 +142,10 @@ class ModelSnapshot:
         """The further columns of an item, by inside number, that are not empty."""
         return self.names.details(int(self.catalogue.order[number]))
 
+    def item_image(self, number: int) -> str | None:
+        """The address of an item's image, by inside number."""
+        return None if self.names.images is None else self.names.image(int(self.catalogue.order[number]))
+
     def search(self, query: str, n: int) -> NDArray[np.int32]:
         """Inside numbers of up to n items by name, the best first."""
         return self.catalogue.inside[self.names.index.find(query, n, self.catalogue.inside)]
@@ -195,8 +201,10 @@ class ModelSnapshot:
         for parts, rest in zip(found.parts.T, found.global_terms.tolist(), strict=True):
             order = np.argsort(-np.abs(parts), kind="stable")
             shown, hidden = order[:largest], order[largest:]
-            others = float(parts[hidden].sum())
-            reasons.append(Reason(found.items[shown], disliked[shown], parts[shown], len(hidden), others, rest))
+            others = parts[hidden]
+            above = others[others > 0]
+            sums = len(hidden), float(others.sum()), len(above), float(above.sum())
+            reasons.append(Reason(found.items[shown], disliked[shown], parts[shown], *sums, rest))
         return reasons
 
     @cached_property

@@ -207,6 +207,8 @@ class Other(BaseModel):
 
     items: int
     contribution: float
+    positive_items: int = Field(default=0, description="How many of them add to the score.")
+    positive: float = Field(default=0, description="What those add; the others take away the rest.")
 
 
 class Why(BaseModel):
@@ -227,6 +229,7 @@ class Recommendation(BaseModel):
     popularity: int = Field(description="How many users chose it.")
     popularity_rank: int
     details: dict[str, str] = Field(description="Further columns of the table of names.")
+    image: str | None = Field(default=None, description="The address of its image, if the service has images.")
     why: Why | None = None
 
 
@@ -360,6 +363,7 @@ class Item(BaseModel):
     popularity: int
     popularity_rank: int
     details: dict[str, str]
+    image: str | None = Field(default=None, description="The address of its image, if the service has images.")
 
 
 class Items(BaseModel):

@@ -268,9 +268,16 @@ def _unknown_entry(event: StoredEvent) -> schemas.Entry:
 
 
 def _items(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> list[schemas.Item]:
-    details = snapshot.item_details
+    details, image = snapshot.item_details, snapshot.item_image
     return [
-        schemas.Item(item_id=text, name=name, popularity=count, popularity_rank=number + 1, details=details(number))
+        schemas.Item(
+            item_id=text,
+            name=name,
+            popularity=count,
+            popularity_rank=number + 1,
+            details=details(number),
+            image=image(number),
+        )
         for number, text, name, count in _labels(snapshot, numbers)
     ]
 
@@ -279,6 +286,7 @@ def _response(
     snapshot: ModelSnapshot, user: str | None, ranked: RankedList, unknown: list[str]
 ) -> schemas.RecommendationList:
     scores, reasons, details = ranked.scores.tolist(), ranked.reasons, snapshot.item_details
+    image = snapshot.item_image
     rows = [
         schemas.Recommendation(
             item_id=text,
@@ -288,6 +296,7 @@ def _response(
             popularity=count,
             popularity_rank=number + 1,
             details=details(number),
+            image=image(number),
             why=None if reasons is None else _why(snapshot, reasons[k]),
         )
         for k, (number, text, name, count) in enumerate(_labels(snapshot, ranked.items))
@@ -305,5 +314,10 @@ def _why(snapshot: ModelSnapshot, reason: Reason) -> schemas.Why:
             texts, names, reason.contributions.tolist(), reason.disliked.tolist(), strict=True
         )
     ]
-    others = schemas.Other(items=reason.others, contribution=reason.others_contribution)
+    others = schemas.Other(
+        items=reason.others,
+        contribution=reason.others_contribution,
+        positive_items=reason.others_positive,
+        positive=reason.others_added,
+    )
     return schemas.Why(contributions=parts, others=others, global_term=reason.global_term)

@@ -1,20 +1,32 @@
 // The page: a history and dislikes in this tab, and the recommendations for them. Nothing is stored.
 
+import { bannered, tell } from "./banner.js";
 import { drawCards } from "./cards.js";
-import { Problem, ask, id } from "./client.js";
+import { ask, id } from "./client.js";
 import { combobox } from "./combobox.js";
 import { find, make, whole } from "./dom.js";
+import { image, name, summary } from "./item_parts.js";
+import { itemDialog } from "./item_dialog.js";
+import { REASONS } from "./reasons.js";
+import { retried } from "./retry.js";
 import { above, describe, drawTail, limitAt } from "./tail.js";
 import { themed } from "./theme.js";
 
-const LENGTH = 10;
-const REASONS = 6;
+const STEP = 10; // recommendations at first, and how many "Show more" adds
+const MOST = 50; // the longest list with reasons
+const USED = 2000; // items of a history, and of dislikes, that a request may have
 const HUES = 8;
+const SLOW = 400; // milliseconds after which the page says that it waits for an answer
+const AT_ONCE = 6; // requests for the names of items at the same time
 
 const DISLIKED = "not="; // before the id of a disliked item in the address; ids have no = there
 
-const state = { history: [], dislikes: [], answer: null, curve: null, limit: null, hues: new Map(), whose: null };
-let turn = null;
+const state = {
+  history: [], dislikes: [], whose: null, // the newest first
+  length: STEP, limit: null,
+  answer: null, best: null, curve: null, cleared: null, hues: new Map(),
+};
+let turn = new AbortController();
 
 const hueOf = (item) => state.hues.get(item) ?? "rest";
 
@@ -25,9 +37,7 @@ function remember() {
 }
 
 function setHistory(items, whose = null, dislikes = state.dislikes) {
-  state.history = items;
-  state.dislikes = dislikes;
-  state.whose = whose;
+  Object.assign(state, { history: items, dislikes, whose, best: null, cleared: null });
   remember();
   drawHistory();
   return refresh();
@@ -55,12 +65,14 @@ function add(item) {
 
 const without = (items, item) => items.filter((one) => one.item_id !== item.item_id);
 
-// The button of the card that takes the place of the disliked one gets the focus.
-async function dislike(item) {
-  const at = state.answer.items.findIndex((row) => row.item_id === item.item_id);
+function dislike(item) {
   say(`${item.name} is not for you.`);
-  await setHistory(state.history, state.whose, [item, ...without(state.dislikes, item)]);
-  const buttons = find("cards").querySelectorAll(".dislike");
+  setHistory(state.history, state.whose, [item, ...without(state.dislikes, item)]);
+}
+
+// The button that takes the place of the one that was pressed gets the focus.
+function focusOn(list, at) {
+  const buttons = find(list).querySelectorAll("button");
   (buttons[Math.min(at, buttons.length - 1)] ?? find("search-input")).focus({ preventScroll: true });
 }
 
@@ -68,8 +80,7 @@ function undo(item) {
   const at = state.dislikes.indexOf(item);
   say(`${item.name} may be recommended again.`);
   setHistory(state.history, state.whose, without(state.dislikes, item));
-  const buttons = find("disliked").querySelectorAll("button");
-  (buttons[Math.min(at, buttons.length - 1)] ?? find("search-input")).focus({ preventScroll: true });
+  focusOn("disliked", at);
 }
 
 function remove(item) {
@@ -77,8 +88,31 @@ function remove(item) {
   const rest = state.history.filter((one) => one !== item);
   say(`Removed ${item.name}.`);
   setHistory(rest, rest.length ? state.whose : null);
-  const buttons = find("history").querySelectorAll("button");
-  (buttons[Math.min(at, buttons.length - 1)] ?? find("search-input")).focus({ preventScroll: true });
+  focusOn("history", at);
+}
+
+function clearAll() {
+  const { history, dislikes, whose, length } = state;
+  state.length = STEP;
+  setHistory([], null, []);
+  state.cleared = { history, dislikes, whose, length };
+  drawHistory();
+  find("undo-clear").focus({ preventScroll: true });
+}
+
+function undoClear() {
+  const { history, dislikes, whose, length } = state.cleared;
+  state.length = length;
+  say(`${counted(history.length + dislikes.length)} are back.`);
+  setHistory(history, whose, dislikes);
+  find("clear").focus({ preventScroll: true });
+}
+
+async function showMore() {
+  const from = state.answer.items.length;
+  state.length = Math.min(MOST, state.length + STEP);
+  await refresh();
+  find("cards").children[from]?.querySelector("[data-act]").focus();
 }
 
 let spoken = 0;
@@ -87,24 +121,32 @@ function say(words) {
   spoken = setTimeout(() => { find("spoken").textContent = words; }, 50);
 }
 
+const counted = (number) => `${whole(number)} item${number === 1 ? "" : "s"}`;
+
 function drawHistory() {
-  const none = state.history.length === 0;
-  find("history").replaceChildren(...state.history.map((item) =>
+  const { history, dislikes, cleared, whose } = state;
+  find("history").replaceChildren(...history.map((item) =>
     make("li", { "data-id": item.item_id },
       make("span", { class: "dot", "data-hue": hueOf(item.item_id), "aria-hidden": "true" }),
-      make("span", { class: "name" }, item.name),
+      image(item),
+      name(item.name),
       make("button", { class: "quiet", type: "button", "aria-label": `Remove ${item.name}`, onclick: () => remove(item) }, "✕"),
     )));
-  const count = `${whole(state.history.length)} item${state.history.length === 1 ? "" : "s"}`;
-  find("history-note").textContent = none ? "" : state.whose ? `${count}, from ${state.whose}` : count;
-  find("disliked").replaceChildren(...state.dislikes.map((item) =>
+  const from = whose ? [", from ", make("bdi", {}, whose)] : [];
+  find("history-note").replaceChildren(...(history.length ? [counted(history.length), ...from] : []));
+  const longest = Math.max(history.length, dislikes.length);
+  find("used-note").textContent = longest > USED
+    ? `The service uses at most ${whole(USED)} items: the newest ${whole(USED)} of ${whole(longest)} are used.` : "";
+  find("disliked").replaceChildren(...dislikes.map((item) =>
     make("li", {},
-      make("span", { class: "name" }, item.name),
+      name(item.name),
       make("button", { class: "quiet", type: "button", "aria-label": `Undo: ${item.name}`, onclick: () => undo(item) }, "Undo"),
     )));
-  find("disliked-part").hidden = state.dislikes.length === 0;
-  find("clear").hidden = none && state.dislikes.length === 0;
-  find("start").hidden = !none;
+  find("disliked-part").hidden = dislikes.length === 0;
+  find("clear").hidden = history.length + dislikes.length === 0;
+  find("cleared").hidden = cleared === null;
+  if (cleared) find("cleared-note").textContent = `${counted(cleared.history.length + cleared.dislikes.length)} cleared.`;
+  find("start").hidden = history.length > 0;
 }
 
 // An item that was copied from a known user keeps its weight and its time; one that was picked here is of now.
@@ -112,34 +154,66 @@ function sent({ item_id, weight = 1, time = null }) {
   return weight === 1 && time === null ? item_id : { item_id, weight, time };
 }
 
-async function refresh() {
-  turn?.abort();
-  const mine = (turn = new AbortController());
+// The answer, and the best score that any item gets for this history: a limit of popularity does not change what is a
+// strong match.
+async function asked(signal) {
+  const body = { history: state.history.slice(0, USED).map(sent), n: state.length, explain: true, reasons: REASONS };
+  if (state.dislikes.length) body.dislikes = state.dislikes.slice(0, USED).map((item) => item.item_id);
+  const limited = state.limit === null ? body : { ...body, max_popularity: state.limit };
   const started = performance.now();
-  const body = { history: state.history.map(sent), n: LENGTH, explain: true, reasons: REASONS };
-  if (state.dislikes.length) body.dislikes = state.dislikes.map((item) => item.item_id);
-  if (state.limit !== null) body.max_popularity = state.limit;
+  const [answer, first] = await Promise.all([
+    ask("/v1/recommend", { body: limited, signal }),
+    limited !== body && state.best === null ? ask("/v1/recommend", { body: { ...body, n: 1, explain: false }, signal }) : null,
+  ]);
+  const best = state.limit === null ? answer.items[0]?.score : first?.items[0]?.score ?? state.best;
+  return { answer, best: best ?? null, took: performance.now() - started };
+}
+
+async function refresh() {
+  turn.abort();
+  const { signal } = (turn = new AbortController());
+  const slow = setTimeout(() => { find("took").textContent = "asking …"; }, SLOW);
+  const trouble = (words) => {
+    tell(words);
+    outdated(words !== null);
+  };
   try {
-    const answer = await ask("/v1/recommend", { body, signal: mine.signal });
-    if (mine !== turn) return;
-    show(answer, performance.now() - started);
+    const { answer, best, took } = await retried(() => asked(signal), { signal, trouble });
+    if (signal.aborted) return;
+    state.best = best;
+    show(answer, took);
   } catch (error) {
-    if (error.name === "AbortError") return;
-    find("list-note").textContent = error instanceof Problem ? error.message : "The service does not answer.";
+    if (signal.aborted) return;
+    tell(null);
+    outdated(true);
+    find("list-note").textContent = error.message;
+  } finally {
+    clearTimeout(slow);
+    if (turn.signal === signal) find("more").disabled = false;
   }
 }
 
+// The list that is shown is not the answer to the history that is shown.
+function outdated(yes) {
+  find("recommendations").dataset.outdated = yes ? "yes" : "no";
+  find("outdated-note").hidden = !yes || !state.answer;
+  if (yes) find("took").textContent = "";
+}
+
 function show(answer, took) {
-  const before = state.answer && !state.answer.fallback && !answer.fallback
+  const grown = state.answer && state.answer.items.length < answer.items.length && state.answer.items.every((row, k) => row.item_id === answer.items[k].item_id);
+  const before = state.answer && !grown && !state.answer.fallback && !answer.fallback
     ? new Map(state.answer.items.map((row) => [row.item_id, row.rank])) : null;
   state.answer = answer;
   colour(answer);
-  drawCards(find("cards"), answer, before, { hueOf, add, dislike, similar });
+  drawCards(find("cards"), answer, { before, best: state.best, hueOf, add, dislike, open });
   find("list-title").textContent = answer.fallback ? "Most popular" : "Recommended";
   find("list-note").textContent = answer.fallback
     ? "Pick something you like, and this list becomes yours."
     : answer.items.length ? "" : "Nothing is left to recommend under this limit.";
   find("took").textContent = `answered in ${Math.max(1, Math.round(took))} ms`;
+  find("more").hidden = state.length >= MOST || answer.items.length < state.length;
+  find("more-note").textContent = answer.items.length === MOST ? `The first ${MOST}: a list with reasons has no more.` : "";
   const fresh = before ? answer.items.filter((row) => !before.has(row.item_id)).length : 0;
   if (answer.items.length) {
     say(`${answer.fallback ? "Most popular" : "Recommended first"}: ${answer.items[0].name}.${before ? ` ${fresh} new in the list.` : ""}`);
@@ -149,7 +223,7 @@ function show(answer, took) {
 
 function drawPlot() {
   if (!state.curve || !state.answer) return;
-  const marked = state.history.filter((item) => item.popularity_rank);
+  const marked = state.history.slice(0, USED).filter((item) => item.popularity_rank);
   drawTail(find("plot"), state.curve, { history: marked, recommended: state.answer.items, hidden: above(state.limit, state.curve) });
   find("tail-caption").textContent = describe(state.answer.items, marked, state.curve);
   const hidden = above(state.limit, state.curve);
@@ -158,66 +232,99 @@ function drawPlot() {
     : `Only items that at most ${whole(state.limit)} ${state.limit === 1 ? "user" : "users"} chose: the ${whole(hidden)} most popular are left out.`;
 }
 
-async function similar(item) {
-  const { items } = await ask(`/v1/items/${id(item.item_id)}/similar?n=8`);
-  find("similar-title").textContent = `Similar to ${item.name}`;
-  const most = Math.max(...items.map((one) => one.similarity), 0);
-  find("similar-list").replaceChildren(
-    ...items.map((one) => make("li", {},
-      make("span", { class: "name" }, one.name,
-        make("span", { class: "likeness" }, make("span", { style: { width: `${(100 * one.similarity) / most}%` } }))),
-      make("span", { class: "number soft" }, one.similarity.toFixed(2)),
-      make("button", { class: "plain", type: "button", "aria-label": `Add ${one.name}`, onclick: () => { find("similar").close(); add(one); } }, "Add"))),
-    ...(items.length ? [] : [make("li", { class: "soft" }, "Nothing is similar to it.")]));
-  find("similar").showModal();
-}
+const newestFirst = (items) => items.map((item, k) => [item, k])
+  .sort(([a, i], [b, j]) => (b.at ?? 0) - (a.at ?? 0) || (b.time ?? 0) - (a.time ?? 0) || j - i).map(([item]) => item);
 
 async function showUser(user) {
-  const found = await ask(`/v1/users/${id(user)}`);
-  const known = found.items.filter((item) => item.in_model);
-  state.answer = null; // another user: no ranks to compare with
-  const disliked = found.disliked.filter((item) => item.in_model);
-  await setHistory(known.slice(-2000), user, disliked.slice(-2000));
-  say(`${known.length} items of ${user}.`);
+  turn.abort();
+  const { signal } = (turn = new AbortController());
+  try {
+    const found = await retried(() => ask(`/v1/users/${id(user)}`, { signal }), { signal, trouble: tell });
+    const known = newestFirst(found.items.filter((item) => item.in_model));
+    const disliked = newestFirst(found.disliked.filter((item) => item.in_model));
+    state.answer = null; // another user: no ranks to compare with
+    state.length = STEP;
+    await setHistory(known, user, disliked);
+    say(`${counted(known.length)} of ${user}.`);
+  } catch (error) {
+    if (signal.aborted) return;
+    tell(null);
+    find("list-note").textContent = error.message;
+  }
 }
 
-async function begin() {
-  themed();
+// Items by their ids, a few at a time. One that the model does not know any more is left out.
+async function named(texts, signal) {
+  const found = [];
+  const next = texts.entries();
+  const worker = async () => {
+    for (const [k, text] of next) {
+      found[k] = await retried(() => ask(`/v1/items/${text}`, { signal }), { signal, trouble: tell }).catch((error) => {
+        if (error.status !== 404) throw error;
+      });
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  return found.filter(Boolean);
+}
+
+const open = itemDialog({ taken: () => new Set([...state.history, ...state.dislikes].map((item) => item.item_id)), add });
+
+function listen() {
   combobox("search", {
-    search: async (query) => (await ask(`/v1/items?n=8&q=${id(query)}`)).items,
+    search: async (query, signal) => (await ask(`/v1/items?n=8&q=${id(query)}`, { signal })).items,
     show: (item) => [
-      make("span", { class: "name" }, item.name),
-      make("span", { class: "soft" }, Object.values(item.details)[0]?.slice(0, 40) ?? `${whole(item.popularity)} users`)],
+      image(item), name(item.name),
+      make("span", { class: "soft" }, summary(item) ?? `${whole(item.popularity)} users`)],
     take: (item) => { add(item); find("search-input").focus(); },
     empty: "No item has this name.",
   });
   combobox("users", {
-    search: async (query) => (await ask(`/v1/users?n=8&prefix=${id(query)}`)).users,
-    show: (user) => [make("span", { class: "name" }, user)],
+    search: async (query, signal) => (await ask(`/v1/users?n=8&prefix=${id(query)}`, { signal })).users,
+    show: (user) => [name(user)],
     take: showUser,
     empty: "No user has this id.",
   });
-  find("clear").addEventListener("click", () => { setHistory([], null, []); find("search-input").focus(); });
+  find("clear").addEventListener("click", clearAll);
+  find("undo-clear").addEventListener("click", undoClear);
+  find("more").addEventListener("click", showMore);
   find("rare").addEventListener("input", (event) => {
     state.limit = limitAt(Number(event.target.value), state.curve);
     event.target.setAttribute("aria-valuetext", state.limit === null ? "anything" : `chosen by at most ${state.limit}`);
     refresh();
   });
   for (const button of document.querySelectorAll("[data-close]")) button.addEventListener("click", () => button.closest("dialog").close());
-  find("similar").addEventListener("click", (event) => { if (event.target === event.currentTarget) event.target.close(); });
+}
 
-  const [model, curve, popular] = await Promise.all([ask("/v1/model"), ask("/v1/popularity"), ask("/v1/items?n=8")]);
-  state.curve = curve;
-  find("about").textContent = `${whole(model.items)} items, ${whole(model.users)} users, ${whole(model.interactions)} choices`;
-  find("suggestions").replaceChildren(...popular.items.map((item) =>
-    make("li", {}, make("button", { class: "chip", type: "button", onclick: () => add(item) }, item.name))));
+function suggest(items) {
+  find("suggestions").replaceChildren(...items.map((item) =>
+    make("li", {}, make("button", { class: "chip", type: "button", onclick: () => {
+      add(item);
+      find("recommendations").focus({ preventScroll: true }); // the button is gone
+    } }, name(item.name)))));
+}
+
+async function begin() {
+  themed();
+  bannered();
+  listen();
+  const { signal } = new AbortController();
   const given = location.hash.slice(1).split("&").filter(Boolean).slice(0, 200);
-  const named = (texts) => Promise.all(texts.map((text) => ask(`/v1/items/${text}`).catch(() => null)));
+  const load = () => Promise.all([ask("/v1/model"), ask("/v1/popularity"), ask("/v1/items?n=8")]);
+  const [model, curve, popular] = await retried(load, { signal, trouble: tell });
+  state.curve = curve;
+  find("rare").disabled = false;
+  find("about").textContent = `${whole(model.items)} items, ${whole(model.users)} users, ${whole(model.interactions)} choices`;
+  suggest(popular.items);
   const disliked = given.filter((text) => text.startsWith(DISLIKED)).map((text) => text.slice(DISLIKED.length));
-  const [items, dislikes] = await Promise.all([named(given.filter((text) => !text.startsWith(DISLIKED))), named(disliked)]);
-  await setHistory(items.filter(Boolean), null, dislikes.filter(Boolean));
+  const items = await named(given.filter((text) => !text.startsWith(DISLIKED)), signal);
+  const dislikes = await named(disliked, signal);
+  const taken = new Set([...state.history, ...state.dislikes].map((item) => item.item_id)); // picked while this was loaded
+  const fresh = (all) => all.filter((item) => !taken.has(item.item_id));
+  await setHistory([...state.history, ...fresh(items)], state.whose, [...state.dislikes, ...fresh(dislikes)]);
 }
 
 begin().catch((error) => {
-  find("list-note").textContent = error instanceof Problem ? error.message : "The service does not answer.";
+  tell(null);
+  find("list-note").textContent = error.message;
 });

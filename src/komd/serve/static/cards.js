@@ -1,38 +1,46 @@
-// The recommendations: each a card with its score as a bar, made of the parts that each item of the history adds
-// and that dislikes take away.
+// The recommendations, each a card.
 
-import { digitsFor, make, signed, whole } from "./dom.js";
+import { digitsFor, make, whole } from "./dom.js";
+import { image, summary, title } from "./item_parts.js";
+import { partsOf, positive, why } from "./reasons.js";
 
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
-// The parts that sum to a score: what each item adds, the other items together, and the global term.
-export function partsOf(row, hueOf) {
-  const { contributions, others, global_term } = row.why;
-  const found = contributions.map((part) => ({
-    name: part.disliked ? `because you dislike ${part.name}` : part.name, value: part.contribution, hue: hueOf(part.item_id),
-  }));
-  if (others.items) found.push({ name: `${whole(others.items)} other item${others.items > 1 ? "s" : ""}`, value: others.contribution, hue: "rest" });
-  if (global_term !== 0) found.push({ name: "what you did not choose", value: global_term, hue: "pull" });
-  return found;
-}
-
-const positive = (all) => all.reduce((sum, part) => sum + Math.max(0, part.value), 0);
-
-export function drawCards(place, answer, before, { hueOf, add, dislike, similar }) {
+// `best` is the best score that any item gets for this history; `before` has the ranks in the list before, if there was one.
+export function drawCards(place, answer, { before, best, hueOf, add, dislike, open }) {
   const parts = answer.items.map((row) => (answer.fallback ? [] : partsOf(row, hueOf)));
   const longest = Math.max(...parts.map(positive), 0);
   const digits = digitsFor(Math.max(...answer.items.map((row) => Math.abs(row.score)), 0));
-  const open = new Set([...place.querySelectorAll("details[open]")].map((one) => one.closest("li").dataset.id));
+  const opened = new Set([...place.querySelectorAll("details[open]")].map((one) => one.closest("li").dataset.id));
   const fresh = !place.children.length || place.dataset.fallback === "yes";
   const from = new Map([...place.children].map((card) => [card.dataset.id, card.getBoundingClientRect()]));
+  const focus = heldIn(place);
   place.dataset.fallback = answer.fallback ? "yes" : "no";
   place.replaceChildren(
     ...answer.items.map((row, k) => {
-      const shown = open.has(row.item_id) || (k === 0 && fresh);
-      return card(row, parts[k], { digits, longest, shown, moved: movement(row, before), fallback: answer.fallback, add, dislike, similar });
+      const shown = opened.has(row.item_id) || (k === 0 && fresh);
+      const reasons = answer.fallback ? null : why(row, parts[k], { digits, longest, best, shown });
+      return card(row, reasons, { moved: movement(row, before), add, dislike, open });
     }),
   );
+  if (focus) giveBack(place, focus);
   if (!still.matches && from.size) settle(place, from);
+}
+
+// Drawing the cards anew takes the focus from them: it goes to the same control of the same card, or of the one that
+// took its place.
+function heldIn(place) {
+  const held = document.activeElement;
+  if (!place.contains(held)) return null;
+  const card = held.closest("li");
+  return { id: card.dataset.id, at: [...place.children].indexOf(card), act: held.dataset.act };
+}
+
+function giveBack(place, { id, at, act }) {
+  const cards = [...place.children];
+  const card = cards.find((one) => one.dataset.id === id) ?? cards[Math.min(at, cards.length - 1)];
+  const control = card?.querySelector(`[data-act="${act}"]`) ?? card?.querySelector("[data-act]") ?? place.closest("section");
+  control.focus({ preventScroll: true });
 }
 
 // Cards glide from where they were; new ones fade in.
@@ -56,53 +64,24 @@ function movement(row, before) {
   return { text: (up ? "▲" : "▼") + places, kind: up ? "up" : "down", title: `${up ? "up" : "down"} ${places}` };
 }
 
-function card(row, parts, { digits, longest, shown, moved, fallback, add, dislike, similar }) {
-  const about = Object.values(row.details)[0];
-  const details = `${about ? `${about.slice(0, 60)} · ` : ""}chosen by ${whole(row.popularity)} ${row.popularity === 1 ? "user" : "users"}`;
+function card(row, reasons, { moved, add, dislike, open }) {
   return make("li", { class: "card", "data-id": row.item_id },
     make("div", { class: "line" },
       make("span", { class: "rank", "aria-hidden": "true" }, String(row.rank)),
+      image(row),
       make("div", { class: "title" },
-        make("h3", {}, row.name, moved && make("span", { class: `moved ${moved.kind}`, title: moved.title }, moved.text)),
-        make("p", { class: "soft note" }, details),
+        make("h3", {}, title(row, open), moved && make("span", { class: `moved ${moved.kind}`, title: moved.title }, moved.text)),
+        make("p", { class: "soft note about" }, summary(row),
+          make("span", {}, `chosen by ${whole(row.popularity)} ${row.popularity === 1 ? "user" : "users"}`)),
       ),
       make("div", { class: "actions" },
-        make("button", { class: "plain", type: "button", "aria-label": `Similar to ${row.name}`, onclick: () => similar(row) },
+        make("button", { class: "plain", type: "button", "data-act": "similar", "aria-label": `Similar to ${row.name}`, onclick: () => open(row) },
           make("span", { class: "wide" }, "Similar"), make("span", { class: "narrow" }, "≈")),
-        make("button", { class: "plain dislike", type: "button", "aria-label": `Not for me: ${row.name}`, onclick: () => dislike(row) },
+        make("button", { class: "plain dislike", type: "button", "data-act": "dislike", "aria-label": `Not for me: ${row.name}`, onclick: () => dislike(row) },
           make("span", { class: "wide" }, "Not for me"), make("span", { class: "narrow" }, "✕")),
-        make("button", { class: "main", type: "button", "aria-label": `Add ${row.name}`, onclick: () => add(row) }, "Add"),
+        make("button", { class: "main", type: "button", "data-act": "add", "aria-label": `Add ${row.name}`, onclick: () => add(row) }, "Add"),
       ),
     ),
-    fallback ? null : why(row, parts, { digits, longest, shown }),
-  );
-}
-
-function why(row, parts, { digits, longest, shown }) {
-  const share = (value) => `${longest > 0 ? (100 * value) / longest : 0}%`;
-  const up = positive(parts);
-  const subtracted = up - row.score;
-  const bar = make("span", { class: "bar", "aria-hidden": "true" },
-    ...parts.filter((part) => part.value > 0).map((part) =>
-      make("span", { class: "piece", "data-hue": part.hue, title: `${part.name} ${signed(part.value, digits)}`, style: { width: share(part.value) } })),
-    subtracted > 0 && make("span", { class: "subtracted", style: { left: share(Math.max(0, row.score)), width: share(Math.min(subtracted, up)) } }),
-    make("span", { class: "tick", style: { left: share(Math.max(0, row.score)) } }),
-  );
-  const largest = Math.max(...parts.map((part) => Math.abs(part.value)), 0);
-  const table = make("table", {},
-    make("caption", { class: "hidden" }, `Why ${row.name}: parts of its score`),
-    make("thead", { class: "hidden" }, make("tr", {}, ...["From", "Size", "Adds"].map((head) => make("th", { scope: "col" }, head)))),
-    make("tbody", {}, ...parts.map((part) =>
-      make("tr", { "data-value": part.value },
-        make("th", { scope: "row" }, make("span", { class: "from" }, make("span", { class: "dot", "data-hue": part.hue, "aria-hidden": "true" }), part.name)),
-        make("td", { class: "size" }, make("span", { class: part.value < 0 ? "part minus" : "part", "data-hue": part.hue, style: { width: `${largest > 0 ? (100 * Math.abs(part.value)) / largest : 0}%` } })),
-        make("td", { class: "number" }, signed(part.value, digits)),
-      ))),
-    make("tfoot", {}, make("tr", { "data-score": row.score },
-      make("th", { scope: "row" }, "Together: the score"), make("td", {}), make("td", { class: "number" }, row.score.toFixed(digits).replace("-", "−")))),
-  );
-  return make("details", { class: "why", open: shown },
-    make("summary", {}, make("span", { class: "label" }, "Why"), bar, make("span", { class: "number" }, row.score.toFixed(digits).replace("-", "−"))),
-    table,
+    reasons,
   );
 }

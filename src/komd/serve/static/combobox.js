@@ -1,6 +1,7 @@
 // A text field with a list of suggestions, by the ARIA combobox pattern: arrows move, Enter takes, Escape closes.
 
 import { find, make } from "./dom.js";
+import { retried } from "./retry.js";
 
 const WAIT = 60; // milliseconds to wait for the next letter
 
@@ -10,13 +11,14 @@ export function combobox(name, { search, show, take, empty }) {
   let found = [];
   let at = -1;
   let timer = 0;
-  let asked = 0;
+  let turn = new AbortController();
 
   for (const [key, value] of Object.entries({
     role: "combobox", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": list.id,
   })) input.setAttribute(key, value);
 
   function close() {
+    turn.abort();
     list.hidden = true;
     input.setAttribute("aria-expanded", "false");
     input.removeAttribute("aria-activedescendant");
@@ -42,16 +44,22 @@ export function combobox(name, { search, show, take, empty }) {
   }
 
   async function refresh() {
-    const turn = ++asked;
+    turn.abort();
+    const { signal } = (turn = new AbortController());
     const query = input.value;
-    let answer;
+    const trouble = (words) => { if (words !== null) draw([], words); };
     try {
-      answer = await search(query);
-    } catch {
-      return;
+      const answer = await retried(() => search(query, signal), { signal, trouble });
+      if (!signal.aborted) draw(answer, empty, query);
+    } catch (error) {
+      if (!signal.aborted) draw([], error.message);
     }
-    if (turn !== asked || document.activeElement !== input) return;
-    found = answer;
+  }
+
+  // The options, or why there are none.
+  function draw(options, words, query = "") {
+    if (document.activeElement !== input) return;
+    found = options;
     list.replaceChildren(
       ...found.map((one, k) =>
         make("li", {
@@ -59,7 +67,7 @@ export function combobox(name, { search, show, take, empty }) {
           onpointerdown: (event) => { event.preventDefault(); choose(k); },
         }, ...show(one)),
       ),
-      ...(found.length ? [] : [make("li", { class: "nothing soft", role: "option", "aria-disabled": "true", "aria-selected": "false" }, empty)]),
+      ...(found.length ? [] : [make("li", { class: "nothing soft", role: "option", "aria-disabled": "true", "aria-selected": "false" }, words)]),
     );
     list.hidden = false;
     input.setAttribute("aria-expanded", "true");
