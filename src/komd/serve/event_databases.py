@@ -18,6 +18,7 @@ from komd.errors import InputError, install
 __all__ = ["engine"]
 
 _SECONDS = 5  # a database that takes longer than this to answer counts as broken
+_REPORT = 1  # second more than the server's own time limit, which then reports what took so long
 _PATIENCE = 60  # how long workers that start together wait for the one that changes the tables
 _MIGRATION = 600  # how long one statement of that change may take
 _WRITERS = 0x6B6F6D64  # the number of the lock that writers of a PostgreSQL store take: "komd"
@@ -78,7 +79,7 @@ def _sqlite(address: sql.URL, pool: dict[str, Any], patient: bool) -> sql.Engine
 
 def _postgresql(address: sql.URL, pool: dict[str, Any], patient: bool) -> sql.Engine:
     try:
-        import psycopg  # noqa: F401
+        from komd.serve.postgresql_connection import TimedConnection
     except ImportError:
         raise InputError(f"a PostgreSQL store needs psycopg: {install('serve', 'postgresql')}") from None
     lock, statement = (1000 * _PATIENCE, 1000 * _MIGRATION) if patient else (1000 * _SECONDS, 1000 * _SECONDS)
@@ -91,6 +92,11 @@ def _postgresql(address: sql.URL, pool: dict[str, Any], patient: bool) -> sql.En
         pool_pre_ping=True,
         **pool,
     )
+    silence = statement / 1000 + _REPORT
+
+    @sql.event.listens_for(engine, "do_connect")
+    def connected(_: sql.Dialect, __: Any, words: list[str], parameters: dict[str, Any]) -> Any:
+        return TimedConnection.opened(silence, "".join(words), parameters)
 
     @sql.event.listens_for(engine, "begin")
     def begun(connection: sql.Connection) -> None:

@@ -28,7 +28,6 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from komd.errors import KomdError
 from komd.serve.event_databases import engine
 from komd.serve.event_erasure import EventErasure
 from komd.serve.event_records import (
@@ -41,6 +40,7 @@ from komd.serve.event_records import (
     StoredHistory,
 )
 from komd.serve.event_tables import FORMAT, EventTables
+from komd.serve.store_circuit import OutcomeUnknown, StoreCircuit, StoreError, is_silence
 
 __all__ = ["EventStore", "StoreError"]
 
@@ -49,10 +49,6 @@ _ROWS = 10_000  # events in one commit, about
 _RETRYABLE = ("40001", "40P01")  # states of PostgreSQL: serialization failure, deadlock
 _TRIES = 3  # of a commit that was rolled back by another one
 _FETCHED = 10_000  # changed rows fetched at once
-
-
-class StoreError(KomdError):
-    """The database cannot be reached or does not answer."""
 
 
 class EventStore:
@@ -67,6 +63,7 @@ class EventStore:
         self._upsert = self._tables.upsert()
         self._last_seq, self._count_commit = self._tables.last_seq(), self._tables.count_commit()
         self._pending = self._tables.pending()
+        self._reads, self._writes = StoreCircuit("reads"), StoreCircuit("writes")
         try:
             self._key = self._prepare(url)
         except SQLAlchemyError as error:
@@ -74,6 +71,7 @@ class EventStore:
         self._erasure = EventErasure(self._engine)
         self._queue: queue.Queue[_Write | None] = queue.Queue()
         self._closed = False
+        self._in_doubt = False  # whether the commit that failed last may have taken effect
         self._writer = threading.Thread(target=self._write, name="komd-events", daemon=True)
         self._writer.start()
 
@@ -81,6 +79,22 @@ class EventStore:
     def name(self) -> str:
         """Where the store is, without a password."""
         return self._engine.url.render_as_string(hide_password=True)
+
+    # ---- whether it answers -----------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise StoreError at once if the database did not answer a moment ago: then it is not worth queueing."""
+        self._reads.check()
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether reads or writes are refused because the database did not answer."""
+        return self._reads.is_open or self._writes.is_open
+
+    @property
+    def failures(self) -> int:
+        """How many reads and commits have failed because the database did not answer."""
+        return self._reads.failures + self._writes.failures
 
     # ---- reading ----------------------------------------------------------------------------------------------
 
@@ -125,7 +139,7 @@ class EventStore:
         events of one commit are never divided: rows of a store that had no numbers yet all belong to commit 1.
         """
         try:
-            with self._snapshot.connect() as connection:
+            with self._reads, self._snapshot.connect() as connection:
                 last = int(connection.execute(self._last_seq).scalar_one())
                 if last <= after:
                     return StoreChanges(last, [], [], False)
@@ -154,7 +168,7 @@ class EventStore:
 
     def _read(self, statement: Any, values: dict[str, Any] | None = None) -> list[Any]:
         try:
-            with self._engine.connect() as connection:
+            with self._reads, self._engine.connect() as connection:
                 return list(connection.execute(statement, values).all())
         except SQLAlchemyError as error:
             raise _no_answer(error) from error
@@ -179,6 +193,7 @@ class EventStore:
     def _submit(self, write: _Write) -> Future[Any]:
         if self._closed:
             raise StoreError("the store is closed")
+        self._writes.check()
         self._queue.put(write)
         return write.answer
 
@@ -203,11 +218,12 @@ class EventStore:
                 rows += len(following.events)
             group = [write for write in group if write.answer.set_running_or_notify_cancel()]
             try:
-                answers = self._commit(group)
+                with self._writes:
+                    answers = self._commit(group)
             except SQLAlchemyError as error:
-                reason = f"the store does not take events now: {_reason(error)}"
+                kind = OutcomeUnknown if self._in_doubt else StoreError
                 for write in group:
-                    write.answer.set_exception(StoreError(reason))
+                    write.answer.set_exception(kind(f"the store does not take events now: {_reason(error)}"))
             except BaseException as error:
                 for write in group:
                     write.answer.set_exception(error)
@@ -233,7 +249,9 @@ class EventStore:
 
         Writers take turns: the last number is that of the commit before, and nobody sees a commit without those before.
         """
+        self._in_doubt = False
         for attempt in range(_TRIES):
+            complete = False
             try:
                 with self._writing.begin() as connection:
                     seq = int(connection.execute(self._last_seq).scalar_one()) + 1
@@ -245,12 +263,14 @@ class EventStore:
                     ]
                     if any(answers):  # a Forgot is never false
                         connection.execute(self._count_commit, {"number": str(seq)})
-                    return answers
+                    complete = True
+                return answers
             except DBAPIError as error:
+                self._in_doubt |= complete and error.connection_invalidated
                 # Another program may lock the same rows in opposite order, or an idle connection may be lost: what was
                 # rolled back is retried.
                 retryable = getattr(error.orig, "sqlstate", None) in _RETRYABLE or error.connection_invalidated
-                if attempt == _TRIES - 1 or not retryable:
+                if attempt == _TRIES - 1 or not retryable or is_silence(error):
                     raise
         raise AssertionError("unreachable")
 
