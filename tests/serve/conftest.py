@@ -220,12 +220,13 @@ def postgresql() -> Iterator[str]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty store, of each kind."""
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of an empty store, of each kind; where its key is, the environment says or it is beside it."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'events.db'}"
     import psycopg
 
+    monkeypatch.setenv("KOMD_FORGET_KEY_FILE", str(tmp_path / "store.forget-key"))
     address = request.getfixturevalue("postgresql")
     with psycopg.connect(address, autocommit=True) as connection:
         name = f"komd_{time.time_ns()}"

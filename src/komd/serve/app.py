@@ -56,7 +56,7 @@ def create(settings: Settings) -> AccessControl:
     publication = None if settings.learned is None else Publication(settings.learned)
     watcher = ModelWatcher(settings.model, settings.items, publication)
     metrics.loaded.set(watcher.current.loaded)
-    events = EventStore(settings.store, threads=len(RequestQueues._fields))
+    events = EventStore(settings.store, threads=len(RequestQueues._fields), key_file=settings.key_file)
     limits, names = settings.limits, RequestQueues._fields
     queues = RequestQueues(*(RequestQueue(name, waiting=limits.waiting, metrics=metrics) for name in names))
     service = Service(watcher, events, limits)
@@ -102,7 +102,7 @@ def check(settings: Settings) -> None:
     model = ModelWatcher(settings.model, settings.items).current.model
     if settings.learn:
         updatable(model)
-    EventStore(settings.store).close()
+    EventStore(settings.store, key_file=settings.key_file).close()
 
 
 def from_environment() -> AccessControl:

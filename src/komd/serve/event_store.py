@@ -14,8 +14,6 @@ which they are committed, whatever their times: `EventTables.upsert` has the rul
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
 import itertools
 import queue
 import threading
@@ -23,11 +21,13 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from komd.serve import forget_key
 from komd.serve.event_databases import engine
 from komd.serve.event_erasure import EventErasure
 from komd.serve.event_records import (
@@ -40,6 +40,7 @@ from komd.serve.event_records import (
     StoredHistory,
 )
 from komd.serve.event_tables import FORMAT, EventTables
+from komd.serve.forget_key import ForgetKey
 from komd.serve.store_circuit import OutcomeUnknown, StoreCircuit, StoreError, is_silence
 
 __all__ = ["EventStore", "StoreError"]
@@ -54,7 +55,8 @@ _FETCHED = 10_000  # changed rows fetched at once
 class EventStore:
     """The store. Safe to use from many threads and, on the same database, from many processes."""
 
-    def __init__(self, url: str, *, threads: int = 4) -> None:
+    def __init__(self, url: str, *, threads: int = 4, key_file: Path | None = None) -> None:
+        """`key_file` has the key of the marks; by default it is beside an SQLite store (`forget_key.py`)."""
         self._engine = engine(url, threads)
         self._writing = self._engine.execution_options(transaction="writing")
         self._snapshot = self._engine.execution_options(transaction="snapshot")
@@ -63,12 +65,16 @@ class EventStore:
         self._upsert = self._tables.upsert()
         self._last_seq, self._count_commit = self._tables.last_seq(), self._tables.count_commit()
         self._pending = self._tables.pending()
+        settings = self._tables.settings.c
+        self._key_check = sql.select(settings.value).where(settings.name == forget_key.CHECK)
         self._reads, self._writes = StoreCircuit("reads"), StoreCircuit("writes")
+        self._erasure = EventErasure(self._engine)
         try:
-            self._key = self._prepare(url)
+            self._key, erase_key = self._prepare(url, key_file)
+            if erase_key:
+                self._erase_key()
         except SQLAlchemyError as error:
             raise StoreError(f"the store {self.name} cannot be used: {_reason(error)}") from error
-        self._erasure = EventErasure(self._engine)
         self._queue: queue.Queue[_Write | None] = queue.Queue()
         self._closed = False
         self._in_doubt = False  # whether the commit that failed last may have taken effect
@@ -126,7 +132,15 @@ class EventStore:
 
     def mark(self, user: str) -> str:
         """What the store keeps of the id of a forgotten user: a hash with the store's own key."""
-        return hmac.new(self._key, user.encode(), hashlib.sha256).hexdigest()
+        return self._key.mark(user)
+
+    def marks(self) -> set[str]:
+        """The marks of all users who were forgotten."""
+        return {str(row[0]) for row in self._read(sql.select(self._tables.forgotten.c.mark))}
+
+    def derived_key(self, purpose: str) -> bytes:
+        """A key for another purpose, which the key of the marks cannot be found from."""
+        return self._key.derived(purpose)
 
     def last_seq(self) -> int:
         """The number of the last commit."""
@@ -293,28 +307,42 @@ class EventStore:
         return len(changed)
 
     def _delete(self, connection: sql.Connection, user: str, seq: int) -> Forgot:
+        if connection.execute(self._key_check).scalar() != self._key.check:
+            raise StoreError("the key of the store was replaced while it was in use: start the service again")
         gone = connection.execute(sql.delete(self._tables.events).where(self._tables.events.c.user_id == user)).rowcount
         connection.execute(self._tables.forget(), {"mark": self.mark(user), "seq": seq})
         return Forgot(int(gone), seq)
 
-    def _prepare(self, url: str) -> bytes:
-        """Make the tables ready; returns the key of the marks."""
+    def _prepare(self, url: str, key_file: Path | None) -> tuple[ForgetKey, bool]:
+        """Make the tables ready; returns the key of the marks, and whether one is still to be erased from the files."""
         patient = engine(url, 0, patient=True).execution_options(transaction="writing")
         try:
             for attempt in range(_TRIES):
                 try:
                     with patient.begin() as connection:
                         held = self._tables.prepare(connection)
-                        break
+                        if held["format"] != FORMAT:
+                            words = f"is of format {held['format']}; this komd reads {FORMAT}"
+                            raise StoreError(f"the store {self.name} {words}")
+                        key = forget_key.agree(connection, self._tables, held, forget_key.key_file(url, key_file))
+                        erasure = self._tables.settings.c.name == forget_key.ERASURE
+                        due = connection.execute(sql.select(self._tables.settings).where(erasure)).first() is not None
+                        return key, due
                 except DBAPIError:  # another worker is creating them at the same moment
                     if attempt == _TRIES - 1:
                         raise
                     time.sleep(0.1)
         finally:
             patient.dispose()
-        if held["format"] != FORMAT:
-            raise StoreError(f"the store {self.name} is of format {held['format']}; this komd reads {FORMAT}")
-        return bytes.fromhex(held["key"])
+        raise AssertionError("unreachable")
+
+    def _erase_key(self) -> None:
+        """Erase a key that was deleted from a table from the files of the database as well."""
+        self._erasure.erase()
+        if self._erasure.wait is None:  # else it is tried again, and when the store is opened the next time
+            erasure = self._tables.settings.c.name == forget_key.ERASURE
+            with self._writing.begin() as connection:
+                connection.execute(sql.delete(self._tables.settings).where(erasure))
 
 
 @dataclass(frozen=True)
