@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 _TEMPORARY = re.compile(r"\..+\.(\d+)-[0-9a-f]{8}\.tmp")
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
 _HELD = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES)  # errors of a lock that another holds
 _POLL = 0.02  # seconds between two tries of a lock or, on Windows, of a rename
 
@@ -55,12 +56,13 @@ class LockHeld(Exception):
     """Another process or thread holds the lock."""
 
 
-def write(path: Path, fill: Fill, *, durable: bool = True) -> None:
+def write(path: Path, fill: Fill, *, durable: bool = True, private: bool = False) -> None:
     """Write a file: whatever fails, `path` holds all of the new content or is as it was.
 
-    A file that need not be `durable` is not flushed to the disk: it may be lost if the machine fails.
+    A file that need not be `durable` is not flushed to the disk: it may be lost if the machine fails. A `private` one
+    can be read by its owner alone.
     """
-    replace(write_aside(path, fill, durable=durable), path)
+    replace(write_aside(path, fill, durable=durable, private=private), path)
     if durable:
         sync(path.parent)
 
@@ -86,12 +88,12 @@ def array_fill(array: NDArray[np.generic]) -> Fill:
     return fill
 
 
-def write_aside(path: Path, fill: Fill, *, durable: bool = True) -> Path:
+def write_aside(path: Path, fill: Fill, *, durable: bool = True, private: bool = False) -> Path:
     """Write a file under a temporary name beside `path`, flushed; returns that name, for `replace` or `discard`."""
     aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     _unfinished.add(aside)
     try:
-        with aside.open("wb") as file:
+        with open(os.open(aside, _NEW, 0o600 if private else 0o666), "wb") as file:  # noqa: PTH123
             fill(file)
             file.flush()
             if durable:

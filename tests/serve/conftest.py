@@ -190,9 +190,9 @@ def _programs() -> Path | None:
     return found[-1].parent if found else Path(on_path).parent if on_path else None
 
 
-@pytest.fixture(scope="session")
-def postgresql() -> Iterator[str]:
-    """The address of a PostgreSQL server that was started for the tests and listens on a socket file alone."""
+@contextlib.contextmanager
+def postgresql_server() -> Iterator[Path]:
+    """The folder of a PostgreSQL server that listens on a socket file there; its files are in `data`."""
     programs = _programs()
     if programs is None:
         pytest.skip("no PostgreSQL here: install Debian's postgresql")
@@ -208,19 +208,27 @@ def postgresql() -> Iterator[str]:
     how |= {"capture_output": False, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     subprocess.run(start, **how)
     try:
-        yield f"postgresql://komd@/postgres?host={folder}"
+        yield folder
     finally:
         subprocess.run([programs / "pg_ctl", "-D", data, "-m", "immediate", "stop"], **how)
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[str]:
+    """The address of a PostgreSQL server that was started for the tests."""
+    with postgresql_server() as folder:
+        yield f"postgresql://komd@/postgres?host={folder}"
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty store, of each kind."""
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of an empty store, of each kind; where its key is, the environment says or it is beside it."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'events.db'}"
     import psycopg
 
+    monkeypatch.setenv("KOMD_FORGET_KEY_FILE", str(tmp_path / "store.forget-key"))
     address = request.getfixturevalue("postgresql")
     with psycopg.connect(address, autocommit=True) as connection:
         name = f"komd_{time.time_ns()}"

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from komd.errors import InputError
 from komd.serve.event_records import Forgot, NewEvent, PendingChanges, StoreChanges, StoredChange
 from komd.serve.event_store import EventStore, StoreError
+from komd.serve.forget_key import ForgetKey
 
 pytestmark = pytest.mark.xdist_group("store")
 NOW = time.time_ns() // 1_000_000
@@ -268,8 +269,8 @@ def test_sqlite_is_durable_and_private(tmp_path):
     events.close()
 
 
-def test_postgresql_waits_for_the_disk(postgresql):
-    events = EventStore(postgresql)
+def test_postgresql_waits_for_the_disk(postgresql, tmp_path):
+    events = EventStore(postgresql, key_file=tmp_path / "key")
     with events._engine.connect() as connection:
         assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
     events.close()
@@ -378,7 +379,11 @@ def test_a_store_of_a_former_format_is_changed_in_place(former, tmp_path):
     assert [event.kind for event in events.history("ana").events] == ["chosen", "disliked"]
     assert events.changes(1) == (2, [("ana", "i2", "disliked", None, 3)], [], False)
     events.close()
-    assert table(former, "komd_settings") == [("format", "3"), ("key", "ab" * 32), ("seq", "2")]
+    assert table(former, "komd_settings") == [
+        ("format", "3"),
+        ("key_check", ForgetKey(bytes.fromhex("ab" * 32)).check),
+        ("seq", "2"),
+    ]
     fresh = f"sqlite:///{tmp_path / 'fresh.db'}"
     EventStore(fresh).close()
     assert (

@@ -30,6 +30,7 @@ def fit(
         str, Option(help="As in Python: ECFOMD, \"CFKOMD(kernel='rbf', regularization=0.1)\".")
     ] = "CFKOMD(kernel='tanimoto')",
     store: options.Store = None,
+    forget_key_file: options.ForgetKeyFile = None,
     reading: options.ReadingOptions = options.DEFAULT_READING,
     threads: options.Threads = None,
     memory: options.Memory = None,
@@ -49,7 +50,7 @@ def fit(
     if not data and store is None:
         raise InputError("nothing to learn from: name files of DATA, or the store of a service with --store")
     with contextlib.ExitStack() as stack:
-        events = None if store is None else stack.enter_context(options.event_store(store))
+        events = None if store is None else stack.enter_context(options.event_store(store, forget_key_file, output))
         both = chosen if data and events is not None else None
         if both is not None and not isinstance(both, Updatable):
             raise InputError(

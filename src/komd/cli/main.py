@@ -23,6 +23,7 @@ from komd.cli.demo_command import demo
 from komd.cli.evaluate_command import evaluate
 from komd.cli.explain_command import explain
 from komd.cli.fit_command import fit
+from komd.cli.forgotten_command import forgotten
 from komd.cli.generate_command import generate
 from komd.cli.recommend_command import recommend
 from komd.cli.score_command import score
@@ -88,6 +89,7 @@ for command in (
     analyze,
     generate,
     serve,
+    forgotten,
     demo,
 ):
     app.command()(command)

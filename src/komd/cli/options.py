@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 from typer import Argument, Option
 
 from komd.checks import one_of, whole
+from komd.cli import output as show
 from komd.errors import InputError, install
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ __all__ = [
     "AsJson",
     "Data",
     "Folds",
+    "ForgetKeyFile",
     "Half",
     "ListLength",
     "Memory",
@@ -70,6 +72,15 @@ Folds = Annotated[
     int,
     Option(
         "--folds", callback=lambda folds: whole("--folds", folds, 2), help="Groups of users that are tested in turn."
+    ),
+]
+ForgetKeyFile = Annotated[
+    Path | None,
+    Option(
+        "--forget-key-file",
+        metavar="FILE",
+        envvar="KOMD_FORGET_KEY_FILE",
+        help="With --store: the key of forgotten users; by default beside an SQLite store, or beside MODEL.",
     ),
 ]
 Half = Annotated[
@@ -245,15 +256,21 @@ def with_reading(*left_out: str) -> Callable[[Callable[..., None]], Callable[...
 
 
 @contextlib.contextmanager
-def event_store(url: str) -> Iterator[EventStore]:
-    """The store of a service that exists, for a command that reads it."""
+def event_store(url: str, key_file: Path | None, model: Path) -> Iterator[EventStore]:
+    """The store of a service that exists, for a command that reads it; `model` is that of the command."""
     try:
+        from komd.serve import forget_key
         from komd.serve.event_store import EventStore
     except ImportError as error:
         raise InputError(f"--store needs {error.name}: {install('serve')}") from error
     if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).is_file():
         raise InputError(f"there is no store at {url}; komd serve makes one beside its model, as plays.komd.events.db")
-    events = EventStore(url)
+    # Only a service makes the key of a PostgreSQL store, and it may be that of another model.
+    known = model if forget_key.beside_model(model).is_file() else None
+    file = forget_key.key_file(url, key_file, known)
+    if (words := forget_key.warning(file)) is not None:
+        show.note(words)
+    events = EventStore(url, key_file=file)
     try:
         yield events
     finally:

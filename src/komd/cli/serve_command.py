@@ -46,7 +46,12 @@ def serve(
     ] = None,
     forget_key_file: Annotated[
         Path | None,
-        Option(help="File for the key that hides the ids of forgotten users; beside an SQLite store by default."),
+        Option(
+            metavar="FILE",
+            envvar="KOMD_FORGET_KEY_FILE",
+            help="File for the key that hides the ids of forgotten users; by default beside an SQLite store, or beside "
+            "the model.",
+        ),
     ] = None,
     workers: Annotated[int | None, Option(min=1, help="How many processes; 1 by default.")] = None,
     learn: Annotated[

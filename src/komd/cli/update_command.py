@@ -32,6 +32,7 @@ def update(
         list[str] | None, Option(metavar="ID", help="A user to unlearn with all pairs; may be repeated.")
     ] = None,
     store: options.Store = None,
+    forget_key_file: options.ForgetKeyFile = None,
     compact: Annotated[
         bool, Option("--compact", help="Write the model anew instead of appending to its journal.")
     ] = False,
@@ -53,7 +54,7 @@ def update(
     count(threads)
     start, added = clock.perf_counter(), None
     if store:
-        with options.event_store(store) as events:
+        with options.event_store(store, forget_key_file, model) as events:
             from komd.serve.store_updates import stored_batches
 
             done = update_saved(model, partial(stored_batches, events), compact=compact, threads=threads, memory=memory)

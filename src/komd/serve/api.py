@@ -62,6 +62,8 @@ class RequestQueues(NamedTuple):
     """Requests that read the store as well."""
     batch: RequestQueue
     """Requests for many users."""
+    ready: RequestQueue
+    """The question whether the store answers."""
 
 
 def _json(answer: BaseModel, status: int = 200) -> Response:
@@ -73,6 +75,9 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
     """The API of a service. The routes are the application's own: a router in between costs a tenth of a request."""
 
     async def answer(queue: RequestQueue, work: Callable[[], BaseModel | None], missing: str = "") -> Response:
+        if queue in (queues.store, queues.ready):
+            service.events.check()
+
         def work_to_json() -> Response | None:
             found = work()
             return None if found is None else _json(found)
@@ -200,13 +205,16 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
 
     @app.get("/v1/ready", response_model=schemas.Health, tags=["service"])
     async def ready() -> Response:
-        """Whether requests can be answered: the model is loaded (always, once it listens) and the store answers."""
+        """Whether requests can be answered: the model is loaded (always, once it listens) and the store answers.
+
+        While it does not, this says so at once, or after a few seconds: it waits for no other request.
+        """
 
         def pinged() -> schemas.Health:
             service.events.ping()
             return schemas.Health(status="ready")
 
-        return await answer(queues.store, pinged)
+        return await answer(queues.ready, pinged)
 
     @app.get(
         "/v1/metrics",

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
+import math
 import os
 from collections.abc import AsyncIterator, Sequence
 from importlib import metadata, resources
@@ -28,6 +29,7 @@ from komd.serve.publication import Publication
 from komd.serve.request_queue import QueueFull, RequestQueue
 from komd.serve.serve_settings import VARIABLE, Settings
 from komd.serve.service import Service
+from komd.serve.store_circuit import CircuitOpen
 
 __all__ = ["check", "create", "from_environment"]
 
@@ -54,7 +56,7 @@ def create(settings: Settings) -> AccessControl:
     publication = None if settings.learned is None else Publication(settings.learned)
     watcher = ModelWatcher(settings.model, settings.items, publication, images=settings.images)
     metrics.loaded.set(watcher.current.loaded)
-    events = EventStore(settings.store, threads=len(RequestQueues._fields))
+    events = EventStore(settings.store, threads=len(RequestQueues._fields), key_file=settings.key_file)
     limits, names = settings.limits, RequestQueues._fields
     queues = RequestQueues(*(RequestQueue(name, waiting=limits.waiting, metrics=metrics) for name in names))
     service = Service(watcher, events, limits)
@@ -63,7 +65,10 @@ def create(settings: Settings) -> AccessControl:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         learning = watcher.learned is not None
         seconds = min(settings.watch_seconds, _LEARNED_SECONDS) if learning else settings.watch_seconds
-        tasks = [asyncio.create_task(_watch(watcher, metrics, seconds))]
+        tasks = [
+            asyncio.create_task(_watch(watcher, metrics, seconds)),
+            asyncio.create_task(_watch_store(events, metrics)),
+        ]
         if learning:
             tasks.append(asyncio.create_task(_watch_learner(service, metrics)))
         try:
@@ -97,7 +102,7 @@ def check(settings: Settings) -> None:
     model = ModelWatcher(settings.model, settings.items, images=settings.images).current.model
     if settings.learn:
         updatable(model)
-    EventStore(settings.store).close()
+    EventStore(settings.store, key_file=settings.key_file).close()
 
 
 def from_environment() -> AccessControl:
@@ -122,6 +127,16 @@ async def _watch(watcher: ModelWatcher, metrics: ServiceMetrics, seconds: float)
         metrics.refusals.inc(watcher.refusals - refusals)
         reloads, refusals = watcher.reloads, watcher.refusals
         metrics.loaded.set(watcher.current.loaded)
+
+
+async def _watch_store(events: EventStore, metrics: ServiceMetrics) -> None:
+    """Show in the metrics whether the database answers."""
+    failures = 0
+    while True:
+        metrics.circuit_open.set(events.is_refusing)
+        metrics.store_failures.inc(events.failures - failures)
+        failures = events.failures
+        await asyncio.sleep(_GAUGE_SECONDS)
 
 
 async def _watch_learner(service: Service, metrics: ServiceMetrics) -> None:
@@ -173,8 +188,9 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(StoreError)
     async def unavailable(_: Request, error: StoreError) -> Response:
-        log.error("%s", error)
-        return JSONResponse({"detail": "the store does not answer now"}, 503, headers={"retry-after": "2"})
+        if not isinstance(error, CircuitOpen):  # which says so in the log once
+            log.error("%s", error)
+        return JSONResponse({"detail": error.detail}, 503, headers={"retry-after": f"{math.ceil(error.retry_after)}"})
 
     @app.exception_handler(QueueFull)
     async def busy(_: Request, error: QueueFull) -> Response:

@@ -15,9 +15,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from komd.errors import InputError, install
 
-__all__ = ["engine"]
+__all__ = ["engine", "store_address"]
 
 _SECONDS = 5  # a database that takes longer than this to answer counts as broken
+_REPORT = 1  # second more than the server's own time limit, which then reports what took so long
 _PATIENCE = 60  # how long workers that start together wait for the one that changes the tables
 _MIGRATION = 600  # how long one statement of that change may take
 _WRITERS = 0x6B6F6D64  # the number of the lock that writers of a PostgreSQL store take: "komd"
@@ -28,16 +29,22 @@ def engine(url: str, threads: int, *, patient: bool = False) -> sql.Engine:
 
     A `patient` one is for preparing the tables, which takes long where a large store of a former format is changed.
     """
+    address = store_address(url)
+    pool = {"pool_size": threads + 2, "max_overflow": 0, "pool_timeout": _SECONDS, "hide_parameters": True}
+    make = _sqlite if address.drivername.startswith("sqlite") else _postgresql
+    return make(address, pool, patient)
+
+
+def store_address(url: str) -> sql.URL:
+    """The address of a store, of one of the two kinds of databases."""
     try:
         address = sql.make_url(url)
     except SQLAlchemyError:
         raise InputError("a store is sqlite:///FILE or postgresql://USER@HOST/NAME; this is neither") from None
     kind = address.drivername.split("+")[0]
-    makers = {"sqlite": _sqlite, "postgresql": _postgresql, "postgres": _postgresql}
-    if kind not in makers:
+    if kind not in ("sqlite", "postgresql", "postgres"):
         raise InputError(f"a store is sqlite:///FILE or postgresql://USER@HOST/NAME, got {kind}://…")
-    pool = {"pool_size": threads + 2, "max_overflow": 0, "pool_timeout": _SECONDS, "hide_parameters": True}
-    return makers[kind](address, pool, patient)
+    return address
 
 
 def _sqlite(address: sql.URL, pool: dict[str, Any], patient: bool) -> sql.Engine:
@@ -78,7 +85,7 @@ def _sqlite(address: sql.URL, pool: dict[str, Any], patient: bool) -> sql.Engine
 
 def _postgresql(address: sql.URL, pool: dict[str, Any], patient: bool) -> sql.Engine:
     try:
-        import psycopg  # noqa: F401
+        from komd.serve.postgresql_connection import TimedConnection
     except ImportError:
         raise InputError(f"a PostgreSQL store needs psycopg: {install('serve', 'postgresql')}") from None
     lock, statement = (1000 * _PATIENCE, 1000 * _MIGRATION) if patient else (1000 * _SECONDS, 1000 * _SECONDS)
@@ -91,6 +98,11 @@ def _postgresql(address: sql.URL, pool: dict[str, Any], patient: bool) -> sql.En
         pool_pre_ping=True,
         **pool,
     )
+    silence = statement / 1000 + _REPORT
+
+    @sql.event.listens_for(engine, "do_connect")
+    def connected(_: sql.Dialect, __: Any, words: list[str], parameters: dict[str, Any]) -> Any:
+        return TimedConnection.opened(silence, "".join(words), parameters)
 
     @sql.event.listens_for(engine, "begin")
     def begun(connection: sql.Connection) -> None:

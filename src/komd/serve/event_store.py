@@ -14,8 +14,6 @@ which they are committed, whatever their times: `EventTables.upsert` has the rul
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
 import itertools
 import queue
 import threading
@@ -23,12 +21,13 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from komd.errors import KomdError
+from komd.serve import forget_key
 from komd.serve.event_databases import engine
 from komd.serve.event_erasure import EventErasure
 from komd.serve.event_records import (
@@ -41,6 +40,8 @@ from komd.serve.event_records import (
     StoredHistory,
 )
 from komd.serve.event_tables import FORMAT, EventTables
+from komd.serve.forget_key import ForgetKey
+from komd.serve.store_circuit import OutcomeUnknown, StoreCircuit, StoreError, is_silence
 
 __all__ = ["EventStore", "StoreError"]
 
@@ -51,14 +52,11 @@ _TRIES = 3  # of a commit that was rolled back by another one
 _FETCHED = 10_000  # changed rows fetched at once
 
 
-class StoreError(KomdError):
-    """The database cannot be reached or does not answer."""
-
-
 class EventStore:
     """The store. Safe to use from many threads and, on the same database, from many processes."""
 
-    def __init__(self, url: str, *, threads: int = 4) -> None:
+    def __init__(self, url: str, *, threads: int = 4, key_file: Path | None = None) -> None:
+        """`key_file` has the key of the marks; by default it is beside an SQLite store (`forget_key.py`)."""
         self._engine = engine(url, threads)
         self._writing = self._engine.execution_options(transaction="writing")
         self._snapshot = self._engine.execution_options(transaction="snapshot")
@@ -67,13 +65,19 @@ class EventStore:
         self._upsert = self._tables.upsert()
         self._last_seq, self._count_commit = self._tables.last_seq(), self._tables.count_commit()
         self._pending = self._tables.pending()
+        settings = self._tables.settings.c
+        self._key_check = sql.select(settings.value).where(settings.name == forget_key.CHECK)
+        self._reads, self._writes = StoreCircuit("reads"), StoreCircuit("writes")
+        self._erasure = EventErasure(self._engine)
         try:
-            self._key = self._prepare(url)
+            self._key, erase_key = self._prepare(url, key_file)
+            if erase_key:
+                self._erase_key()
         except SQLAlchemyError as error:
             raise StoreError(f"the store {self.name} cannot be used: {_reason(error)}") from error
-        self._erasure = EventErasure(self._engine)
         self._queue: queue.Queue[_Write | None] = queue.Queue()
         self._closed = False
+        self._in_doubt = False  # whether the commit that failed last may have taken effect
         self._writer = threading.Thread(target=self._write, name="komd-events", daemon=True)
         self._writer.start()
 
@@ -81,6 +85,22 @@ class EventStore:
     def name(self) -> str:
         """Where the store is, without a password."""
         return self._engine.url.render_as_string(hide_password=True)
+
+    # ---- whether it answers -----------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise StoreError at once if the database did not answer a moment ago: then it is not worth queueing."""
+        self._reads.check()
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether reads or writes are refused because the database did not answer."""
+        return self._reads.is_open or self._writes.is_open
+
+    @property
+    def failures(self) -> int:
+        """How many reads and commits have failed because the database did not answer."""
+        return self._reads.failures + self._writes.failures
 
     # ---- reading ----------------------------------------------------------------------------------------------
 
@@ -112,7 +132,15 @@ class EventStore:
 
     def mark(self, user: str) -> str:
         """What the store keeps of the id of a forgotten user: a hash with the store's own key."""
-        return hmac.new(self._key, user.encode(), hashlib.sha256).hexdigest()
+        return self._key.mark(user)
+
+    def marks(self) -> set[str]:
+        """The marks of all users who were forgotten."""
+        return {str(row[0]) for row in self._read(sql.select(self._tables.forgotten.c.mark))}
+
+    def derived_key(self, purpose: str) -> bytes:
+        """A key for another purpose, which the key of the marks cannot be found from."""
+        return self._key.derived(purpose)
 
     def last_seq(self) -> int:
         """The number of the last commit."""
@@ -125,7 +153,7 @@ class EventStore:
         events of one commit are never divided: rows of a store that had no numbers yet all belong to commit 1.
         """
         try:
-            with self._snapshot.connect() as connection:
+            with self._reads, self._snapshot.connect() as connection:
                 last = int(connection.execute(self._last_seq).scalar_one())
                 if last <= after:
                     return StoreChanges(last, [], [], False)
@@ -154,7 +182,7 @@ class EventStore:
 
     def _read(self, statement: Any, values: dict[str, Any] | None = None) -> list[Any]:
         try:
-            with self._engine.connect() as connection:
+            with self._reads, self._engine.connect() as connection:
                 return list(connection.execute(statement, values).all())
         except SQLAlchemyError as error:
             raise _no_answer(error) from error
@@ -179,6 +207,7 @@ class EventStore:
     def _submit(self, write: _Write) -> Future[Any]:
         if self._closed:
             raise StoreError("the store is closed")
+        self._writes.check()
         self._queue.put(write)
         return write.answer
 
@@ -203,11 +232,12 @@ class EventStore:
                 rows += len(following.events)
             group = [write for write in group if write.answer.set_running_or_notify_cancel()]
             try:
-                answers = self._commit(group)
+                with self._writes:
+                    answers = self._commit(group)
             except SQLAlchemyError as error:
-                reason = f"the store does not take events now: {_reason(error)}"
+                kind = OutcomeUnknown if self._in_doubt else StoreError
                 for write in group:
-                    write.answer.set_exception(StoreError(reason))
+                    write.answer.set_exception(kind(f"the store does not take events now: {_reason(error)}"))
             except BaseException as error:
                 for write in group:
                     write.answer.set_exception(error)
@@ -233,7 +263,9 @@ class EventStore:
 
         Writers take turns: the last number is that of the commit before, and nobody sees a commit without those before.
         """
+        self._in_doubt = False
         for attempt in range(_TRIES):
+            complete = False
             try:
                 with self._writing.begin() as connection:
                     seq = int(connection.execute(self._last_seq).scalar_one()) + 1
@@ -245,12 +277,14 @@ class EventStore:
                     ]
                     if any(answers):  # a Forgot is never false
                         connection.execute(self._count_commit, {"number": str(seq)})
-                    return answers
+                    complete = True
+                return answers
             except DBAPIError as error:
+                self._in_doubt |= complete and error.connection_invalidated
                 # Another program may lock the same rows in opposite order, or an idle connection may be lost: what was
                 # rolled back is retried.
                 retryable = getattr(error.orig, "sqlstate", None) in _RETRYABLE or error.connection_invalidated
-                if attempt == _TRIES - 1 or not retryable:
+                if attempt == _TRIES - 1 or not retryable or is_silence(error):
                     raise
         raise AssertionError("unreachable")
 
@@ -273,28 +307,42 @@ class EventStore:
         return len(changed)
 
     def _delete(self, connection: sql.Connection, user: str, seq: int) -> Forgot:
+        if connection.execute(self._key_check).scalar() != self._key.check:
+            raise StoreError("the key of the store was replaced while it was in use: start the service again")
         gone = connection.execute(sql.delete(self._tables.events).where(self._tables.events.c.user_id == user)).rowcount
         connection.execute(self._tables.forget(), {"mark": self.mark(user), "seq": seq})
         return Forgot(int(gone), seq)
 
-    def _prepare(self, url: str) -> bytes:
-        """Make the tables ready; returns the key of the marks."""
+    def _prepare(self, url: str, key_file: Path | None) -> tuple[ForgetKey, bool]:
+        """Make the tables ready; returns the key of the marks, and whether one is still to be erased from the files."""
         patient = engine(url, 0, patient=True).execution_options(transaction="writing")
         try:
             for attempt in range(_TRIES):
                 try:
                     with patient.begin() as connection:
                         held = self._tables.prepare(connection)
-                        break
+                        if held["format"] != FORMAT:
+                            words = f"is of format {held['format']}; this komd reads {FORMAT}"
+                            raise StoreError(f"the store {self.name} {words}")
+                        key = forget_key.agree(connection, self._tables, held, forget_key.key_file(url, key_file))
+                        erasure = self._tables.settings.c.name == forget_key.ERASURE
+                        due = connection.execute(sql.select(self._tables.settings).where(erasure)).first() is not None
+                        return key, due
                 except DBAPIError:  # another worker is creating them at the same moment
                     if attempt == _TRIES - 1:
                         raise
                     time.sleep(0.1)
         finally:
             patient.dispose()
-        if held["format"] != FORMAT:
-            raise StoreError(f"the store {self.name} is of format {held['format']}; this komd reads {FORMAT}")
-        return bytes.fromhex(held["key"])
+        raise AssertionError("unreachable")
+
+    def _erase_key(self) -> None:
+        """Erase a key that was deleted from a table from the files of the database as well."""
+        self._erasure.erase()
+        if self._erasure.wait is None:  # else it is tried again, and when the store is opened the next time
+            erasure = self._tables.settings.c.name == forget_key.ERASURE
+            with self._writing.begin() as connection:
+                connection.execute(sql.delete(self._tables.settings).where(erasure))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@
         a keyed hash of each forgotten id: what a model knows of that user is not used. `seq` is the number of the
         commit that forgot the user last.
     komd_settings(name, value)
-        the format, the key of those hashes, and `seq`, the number of the last commit
+        the format, a check value of the key of those hashes (`forget_key.py`), and `seq`, the number of the last commit
 
 Format 1 had no kind, weight and time, format 2 no seq. New columns are null or constant in old rows, so that adding
 them takes a moment however large the table is; building the index of seq takes seconds for millions of rows.
@@ -16,7 +16,6 @@ them takes a moment however large the table is; building the index of seq takes 
 
 from __future__ import annotations
 
-import secrets
 from typing import Any
 
 import sqlalchemy as sql
@@ -79,7 +78,7 @@ class EventTables:
         All in the transaction of `connection`: interrupted, it leaves the store as it was.
         """
         self._schema.create_all(connection)
-        for row in (("format", FORMAT), ("key", secrets.token_hex(32)), ("seq", _FIRST)):
+        for row in (("format", FORMAT), ("seq", _FIRST)):
             connection.execute(self.insert(self.settings).values(row).on_conflict_do_nothing())
         # Workers that start together wait here for the one that changes the tables, and then find them changed.
         held = {

@@ -130,7 +130,7 @@ def main() -> None:
         os.nice(_NICE)
     assert settings.learned is not None
     try:
-        events = EventStore(settings.store, threads=1)
+        events = EventStore(settings.store, threads=1, key_file=settings.key_file)
         try:
             Learner(settings, events, Publication(settings.learned)).run(stopping)
         finally:

@@ -54,6 +54,13 @@ class ServiceMetrics:
             "komd_learner_publications", "Models that the learner has published since it started", registry=own,
             multiprocess_mode="livemax",
         )  # fmt: skip
+        self.circuit_open = Gauge(
+            "komd_store_circuit_open", "1 while requests are refused because the store does not answer", registry=own,
+            multiprocess_mode="livemax",
+        )  # fmt: skip
+        self.store_failures = Counter(
+            "komd_store_failures", "Reads and commits that failed because the store did not answer", registry=own
+        )
         if SHARED not in os.environ:
             ProcessCollector(registry=own)
 

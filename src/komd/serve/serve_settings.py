@@ -93,7 +93,7 @@ class Settings:
     """Addresses or networks of proxies whose forwarded headers are believed."""
     token_file: Path | None = None
     forget_key_file: Path | None = None
-    """Where the key of the marks of forgotten users is kept; None: beside an SQLite store."""
+    """Where the key of the marks of forgotten users is kept; None: beside an SQLite store, or beside the model."""
     insecure: bool = False
     workers: int = 1
     origins: tuple[str, ...] = ()
@@ -174,6 +174,13 @@ class Settings:
                 )
             warnings.append(f"no token: anyone who reaches {self.host}:{self.port} can read and write all histories")
         return warnings
+
+    @property
+    def key_file(self) -> Path:
+        """The file with the key of the marks of forgotten users."""
+        from komd.serve import forget_key
+
+        return forget_key.key_file(self.store, self.forget_key_file, self.model)
 
     def tokens(self) -> tuple[str, ...]:
         """The tokens of the file, one a line; none when there is no file."""

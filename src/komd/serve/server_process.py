@@ -29,11 +29,14 @@ def run(settings: Settings) -> None:
         import uvicorn
 
         import komd.serve.app
+        from komd.serve import forget_key
         from komd.serve.learner_process import learning
         from komd.serve.prometheus import SHARED
     except ImportError as error:
         raise InputError(f"komd serve needs {error.name}: {install('serve')}") from error
     warnings = settings.check()
+    if (words := forget_key.warning(settings.key_file)) is not None:
+        warnings.append(words)
     log_to_stderr()
     for words in warnings:
         logging.getLogger("komd.serve").warning(words)
