@@ -53,7 +53,11 @@ _ALLOWED = {
 BROKEN = "something went wrong here; the log has a line about it"
 _CLOSE = {"connection": "close"}
 _OPEN = ("/v1/health", "/v1/ready")  # for monitoring: need no token, reveal nothing
-_WITH_IDS = ("/v1/users/", "/v1/items/")  # an id may contain a slash: these paths are split before decoding
+_WITH_IDS = (
+    "/v1/users/",
+    "/v1/items/",
+    "/v1/events/",
+)  # an id may contain a slash: these paths are split before decoding
 _DRAINED = 4  # times the limit is read of a body that is too long, so that the client gets to read the response
 
 

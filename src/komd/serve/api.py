@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 from fastapi import FastAPI, HTTPException, Path, Query, Response
 from pydantic import BaseModel, BeforeValidator
 
-from komd.errors import KomdError
+from komd.errors import InputError, KomdError
 from komd.serve import schemas
 from komd.serve.access import decoded
 from komd.serve.prometheus import CONTENT_TYPE, ServiceMetrics
@@ -20,6 +20,12 @@ __all__ = ["RequestQueues", "add_routes", "errors"]
 
 UserId = Annotated[schemas.Text, BeforeValidator(decoded), Path(description="Id of a user.")]
 ItemId = Annotated[schemas.Text, BeforeValidator(decoded), Path(description="Id of an item.")]
+EventId = Annotated[
+    str,
+    BeforeValidator(decoded),
+    Path(min_length=1, max_length=64, pattern=r"^[^\x00]*$", description="Id of an event."),
+]
+Days = Annotated[int, Query(ge=1, le=366, description="How many days.")]
 Length = Annotated[int, Query(ge=1, le=schemas.LIMITS.n, description="How many at most.")]
 Few = Annotated[int, Query(ge=1, le=100, description="How many at most.")]
 Prefix = Annotated[
@@ -118,11 +124,24 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
     @app.post("/v1/events", response_model=schemas.EventsKept, responses=errors(*_BODY), tags=["people"])
     async def post_events(posted: schemas.PostedEvents) -> Response:
         """Store what users chose and dislike. When this answers, it is on the disk and part of their next list."""
-        events = [event.new_event for event in posted.events]
-        written, kept = await queues.compute.run(lambda: service.add_events(events))
+        try:
+            written, kept = await queues.compute.run(lambda: service.add_events(posted.events))
+        except InputError as error:
+            raise HTTPException(422, str(error)) from error
         kept.new = await asyncio.wrap_future(written)
         metrics.events.inc(kept.new)
         return _json(kept)
+
+    @app.delete("/v1/events/{event_id}", response_model=schemas.EventWithdrawn, responses=errors(404), tags=["people"])
+    async def withdraw_event(event_id: EventId) -> Response:
+        """Withdraw one event, as if it had never been posted. If it is not there, also because it was withdrawn: 404.
+
+        The pair is what its other events come to, or else what the model itself knows of it.
+        """
+        gone = await asyncio.wrap_future(service.events.withdraw(event_id))
+        if gone is None:
+            raise HTTPException(404, "there is no such event: it was never posted, or is withdrawn")
+        return _json(schemas.EventWithdrawn(event_id=event_id, user_id=gone.user, item_id=gone.item, seq=gone.seq))
 
     @app.get("/v1/users", response_model=schemas.UserIds, tags=["people"])
     async def users(prefix: Prefix = "", n: Few = 20) -> Response:
@@ -175,6 +194,13 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
     async def popularity() -> Response:
         """The long tail of the catalogue, as a curve."""
         return await answer(queues.compute, service.curve)
+
+    # ---- reports ----------------------------------------------------------------------------------------------
+
+    @app.get("/v1/report", response_model=schemas.Report, tags=["service"])
+    async def report(days: Days = 7) -> Response:
+        """Lists given out in the last days, today included, and what they led to: by release of the model and arm."""
+        return await answer(queues.store, lambda: service.report(days))
 
     # ---- the service itself -----------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import hashlib
 import logging
 import math
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from importlib import metadata, resources
 from typing import Any
@@ -37,6 +38,7 @@ log = logging.getLogger("komd.serve")
 
 _LEARNED_SECONDS = 0.1  # between two looks for a model that the learner published
 _GAUGE_SECONDS = 1.0
+_REPORT_SECONDS = 1.0
 
 _ABOUT = """Recommendations from what users did, by `komd`. Ids are text; whole numbers are accepted too.
 Errors are `{"detail": "words"}`."""
@@ -59,7 +61,7 @@ def create(settings: Settings) -> AccessControl:
     events = EventStore(settings.store, threads=len(RequestQueues._fields), key_file=settings.key_file)
     limits, names = settings.limits, RequestQueues._fields
     queues = RequestQueues(*(RequestQueue(name, waiting=limits.waiting, metrics=metrics) for name in names))
-    service = Service(watcher, events, limits)
+    service = Service(watcher, events, settings)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -68,6 +70,7 @@ def create(settings: Settings) -> AccessControl:
         tasks = [
             asyncio.create_task(_watch(watcher, metrics, seconds)),
             asyncio.create_task(_watch_store(events, metrics)),
+            asyncio.create_task(_report(service, metrics)),
         ]
         if learning:
             tasks.append(asyncio.create_task(_watch_learner(service, metrics)))
@@ -78,6 +81,8 @@ def create(settings: Settings) -> AccessControl:
                 task.cancel()
             for queue in queues:
                 queue.close()
+            with contextlib.suppress(StoreError):
+                events.count(service.impressions.take())
             events.close()
 
     app = FastAPI(
@@ -137,6 +142,28 @@ async def _watch_store(events: EventStore, metrics: ServiceMetrics) -> None:
         metrics.store_failures.inc(events.failures - failures)
         failures = events.failures
         await asyncio.sleep(_GAUGE_SECONDS)
+
+
+async def _report(service: Service, metrics: ServiceMetrics) -> None:
+    """Add the lists that were given out to the report, and show in the metrics what was counted."""
+    lists: Counter[int] = Counter()
+    attributed: Counter[int] = Counter()
+    while True:
+        await asyncio.sleep(_REPORT_SECONDS)
+        for metric, before, now in (
+            (metrics.lists, lists, service.impressions.lists),
+            (metrics.attributed, attributed, service.events.attributed),
+        ):
+            for arm, count in list(now.items()):
+                metric.labels(str(arm)).inc(count - before[arm])
+                before[arm] = count
+        waiting = service.impressions.take()
+        if waiting:
+            try:
+                await asyncio.shield(asyncio.wrap_future(service.events.count(waiting)))
+            except StoreError as error:
+                service.impressions.put_back(waiting)
+                log.debug("lists are counted later: %s", error)
 
 
 async def _watch_learner(service: Service, metrics: ServiceMetrics) -> None:

@@ -88,7 +88,7 @@ def _truncate_log(engine: sql.Engine) -> bool:
 def _vacuum(engine: sql.Engine) -> bool:
     try:
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.exec_driver_sql("VACUUM (SKIP_LOCKED, TRUNCATE FALSE) komd_events, komd_settings")
+            connection.exec_driver_sql("VACUUM (SKIP_LOCKED, TRUNCATE FALSE) komd_events, komd_log, komd_settings")
     except SQLAlchemyError as error:
         log.debug("deleted rows could not be released: %s", error)
     return True  # PostgreSQL's own vacuum does it later

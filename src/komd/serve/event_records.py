@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Forgot", "NewEvent", "PendingChanges", "StoreChanges", "StoredChange", "StoredEvent", "StoredHistory"]
+__all__ = [
+    "Forgot",
+    "LoggedEvent",
+    "NewEvent",
+    "PendingChanges",
+    "ReportKey",
+    "StoreChanges",
+    "StoredChange",
+    "StoredEvent",
+    "StoredHistory",
+    "WithdrawnEvent",
+]
 
 
 class NewEvent(NamedTuple):
-    """An event to store: `kind` is "chosen", "disliked" or "withdrawn"; times are milliseconds since 1970."""
+    """An event to store; times are milliseconds since 1970.
+
+    `kind` is "chosen", "disliked" or "withdrawn"; or "ignored", which is logged and says nothing of the pair.
+    """
 
     user: str
     item: str
@@ -16,6 +30,30 @@ class NewEvent(NamedTuple):
     weight: float | None = None
     time: int | None = None
     """When it happened; None: when it is stored."""
+    type: str | None = None
+    least: float | None = None
+    """What a choice weighs at least by its type, where no weight is given."""
+    event_id: str | None = None
+    """As the client has it; None: it is derived from the other fields."""
+    recommendation: str | None = None
+    """The verified id of the recommendation that it goes back to."""
+
+
+class LoggedEvent(NamedTuple):
+    """A posted event that was not withdrawn."""
+
+    event_id: str
+    user: str
+    item: str
+    kind: str
+    type: str | None
+    weight: float | None
+    least: float | None
+    time: int | None
+    """When it happened (milliseconds since 1970); None: it does not change when the pair happened last."""
+    at: int
+    """When it was stored."""
+    recommendation: str | None
 
 
 class StoredEvent(NamedTuple):
@@ -23,12 +61,14 @@ class StoredEvent(NamedTuple):
 
     item: str
     at: int
-    """When the last event that said something new was stored (milliseconds since 1970)."""
+    """When what the events came to last changed (milliseconds since 1970)."""
     kind: str
     weight: float | None
     """The last weight that was given."""
     time: int
     """When it happened last (milliseconds since 1970)."""
+    least: float | None = None
+    """What it weighs at least where no weight was given: the largest that the types of its events say."""
 
 
 class StoredHistory(NamedTuple):
@@ -41,7 +81,10 @@ class StoredHistory(NamedTuple):
 
 
 class StoredChange(NamedTuple):
-    """What the events of a pair came to by the last commit that changed it."""
+    """What the events of a pair came to by the last commit that changed it.
+
+    The kind is "none" where all events of the pair were withdrawn: what the model itself knows of it holds.
+    """
 
     user: str
     item: str
@@ -49,6 +92,8 @@ class StoredChange(NamedTuple):
     weight: float | None
     time: int
     """When it happened last (milliseconds since 1970)."""
+    least: float | None = None
+    """As in `StoredEvent`."""
 
 
 class StoreChanges(NamedTuple):
@@ -86,3 +131,23 @@ class Forgot(NamedTuple):
     """How many events of theirs there were."""
     seq: int
     """The number of the commit."""
+
+
+class WithdrawnEvent(NamedTuple):
+    """One event was withdrawn."""
+
+    user: str
+    item: str
+    seq: int
+    """The number of the commit."""
+
+
+class ReportKey(NamedTuple):
+    """What is counted in reports."""
+
+    day: int
+    """Of the recommendation: days since 1970, UTC."""
+    release: str
+    """The version of the model in the folder."""
+    arm: int
+    name: str

@@ -8,7 +8,7 @@ Commits are numbered from 2 on in their order, and each row has the number of th
 that asks again and again for what changed after the number it has reached (`EventStore.changes`) misses nothing.
 
 A pair of a user and an item has one row, which says what the events of the pair came to. They are taken in the order in
-which they are committed, whatever their times: `EventTables.upsert` has the rule.
+which they are committed, whatever their times: `event_log.py` has the rule, and the log of single events.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import itertools
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -30,17 +31,22 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from komd.serve import forget_key
 from komd.serve.event_databases import engine
 from komd.serve.event_erasure import EventErasure
+from komd.serve.event_log import EventCommit, EventLog
 from komd.serve.event_records import (
     Forgot,
+    LoggedEvent,
     NewEvent,
     PendingChanges,
+    ReportKey,
     StoreChanges,
     StoredChange,
     StoredEvent,
     StoredHistory,
+    WithdrawnEvent,
 )
 from komd.serve.event_tables import FORMAT, EventTables
 from komd.serve.forget_key import ForgetKey
+from komd.serve.report_counts import ReportCounts
 from komd.serve.store_circuit import OutcomeUnknown, StoreCircuit, StoreError, is_silence
 
 __all__ = ["EventStore", "StoreError"]
@@ -62,7 +68,6 @@ class EventStore:
         self._snapshot = self._engine.execution_options(transaction="snapshot")
         self._tables = EventTables(self._engine.dialect)
         self._history_query = self._tables.history_query()  # building a statement takes longer than running it
-        self._upsert = self._tables.upsert()
         self._last_seq, self._count_commit = self._tables.last_seq(), self._tables.count_commit()
         self._pending = self._tables.pending()
         settings = self._tables.settings.c
@@ -75,6 +80,10 @@ class EventStore:
                 self._erase_key()
         except SQLAlchemyError as error:
             raise StoreError(f"the store {self.name} cannot be used: {_reason(error)}") from error
+        self._log = EventLog(self._tables, self.derived_key("event"))
+        self._report = ReportCounts(self._tables)
+        self.attributed: Counter[int] = Counter()
+        """How many events were stored here that go back to a recommendation, by its arm."""
         self._queue: queue.Queue[_Write | None] = queue.Queue()
         self._closed = False
         self._in_doubt = False  # whether the commit that failed last may have taken effect
@@ -108,16 +117,25 @@ class EventStore:
         """What is stored of a user: their `newest` events, and whether they were forgotten."""
         rows = self._read(self._history_query, {"user": user, "newest": newest, "mark": self.mark(user)})
         found = [
-            StoredEvent(str(item), int(at), str(kind), weight, int(at if when is None else when))
-            for item, at, kind, weight, when in rows
+            StoredEvent(str(item), int(at), str(kind), weight, int(at if when is None else when), least)
+            for item, at, kind, weight, when, least in rows
             if item is not None
         ]
         return StoredHistory(sorted(found, key=lambda event: (event.at, event.item)), len(found) < len(rows))
 
+    def logged(self, user: str, *, newest: int = 10_000) -> list[LoggedEvent]:
+        """The user's `newest` events that were not withdrawn, in their order."""
+        rows = self._read(self._log.of_user, {"user": user, "newest": newest})
+        return [LoggedEvent._make(row) for row in reversed(rows)]
+
+    def report(self, first: int) -> list[Any]:
+        """What was counted from the day `first` on: rows (release, arm, name, count)."""
+        return self._read(self._report.since, {"first": first})
+
     def users(self, prefix: str, n: int) -> list[str]:
         """Up to n users with live events, other than withdrawn ones, whose id has this prefix, in order."""
         user = self._tables.events.c.user_id
-        query = sql.select(user).where(self._tables.events.c.kind != "withdrawn")
+        query = sql.select(user).where(self._tables.events.c.kind.not_in(["withdrawn", "none"]))
         if prefix:
             query = query.where(user >= prefix, user < prefix + "\U0010ffff")
         return [str(row[0]) for row in self._read(query.distinct().order_by(user).limit(n))]
@@ -141,6 +159,10 @@ class EventStore:
     def derived_key(self, purpose: str) -> bytes:
         """A key for another purpose, which the key of the marks cannot be found from."""
         return self._key.derived(purpose)
+
+    def event_id(self, event: NewEvent) -> str:
+        """The id of an event: as it was given, or derived, the same each time the event is sent."""
+        return self._log.event_id(event)
 
     def last_seq(self) -> int:
         """The number of the last commit."""
@@ -194,7 +216,15 @@ class EventStore:
 
         It says of how many pairs they said something new.
         """
-        return self._submit(_Write(tuple(events)))
+        return self._submit(_Write(tuple((self._log.event_id(event), event) for event in events)))
+
+    def withdraw(self, event_id: str) -> Future[WithdrawnEvent | None]:
+        """Remove one event, as if it had never been posted; None if there is no such event."""
+        return self._submit(_Write((), withdraw=event_id))
+
+    def count(self, counts: Counter[ReportKey]) -> Future[None]:
+        """Add to the counts of the report."""
+        return self._submit(_Write((), counts=counts))
 
     def forget(self, user: str) -> Future[Forgot]:
         """Delete a user's events and ignore what models know of them.
@@ -258,7 +288,7 @@ class EventStore:
                     return self._queue.get(timeout=wait)
             self._erasure.retry()
 
-    def _commit(self, group: list[_Write]) -> list[int | Forgot]:
+    def _commit(self, group: list[_Write]) -> list[int | Forgot | WithdrawnEvent | None]:
         """Execute writes in their order, in one transaction, which takes the next number if it changes something.
 
         Writers take turns: the last number is that of the commit before, and nobody sees a commit without those before.
@@ -269,15 +299,12 @@ class EventStore:
             try:
                 with self._writing.begin() as connection:
                     seq = int(connection.execute(self._last_seq).scalar_one()) + 1
-                    answers = [
-                        self._store(connection, write.events, seq)
-                        if write.forget is None
-                        else self._delete(connection, write.forget, seq)
-                        for write in group
-                    ]
-                    if any(answers):  # a Forgot is never false
+                    commit = EventCommit(self._log, connection, seq)
+                    answers = self._execute(connection, commit, group, seq)
+                    if commit.changed or any(write.forget is not None for write in group):
                         connection.execute(self._count_commit, {"number": str(seq)})
                     complete = True
+                self.attributed.update(commit.attributed)
                 return answers
             except DBAPIError as error:
                 self._in_doubt |= complete and error.connection_invalidated
@@ -288,28 +315,30 @@ class EventStore:
                     raise
         raise AssertionError("unreachable")
 
-    def _store(self, connection: sql.Connection, events: Sequence[NewEvent], seq: int) -> int:
-        now = time.time_ns() // 1_000_000
-        # The events of each pair together and in their order, without immediate repetitions.
-        ordered = [event for event, _ in itertools.groupby(sorted(events, key=lambda event: event[:2]))]
-        names = ("user_id", "item_id", "kind", "weight", "time", "at", "seq")
-        rows = [dict(zip(names, (*event, now, seq), strict=True)) for event in ordered]
-        counted = {"preserve_rowcount": True}
-        if not rows:
-            return 0
-        if len({event[:2] for event in ordered}) == len(rows):
-            return int(connection.execute(self._upsert, rows, execution_options=counted).rowcount)
-        changed = {
-            event[:2]
-            for event, row in zip(ordered, rows, strict=True)
-            if connection.execute(self._upsert, row, execution_options=counted).rowcount
-        }
-        return len(changed)
+    def _execute(
+        self, connection: sql.Connection, commit: EventCommit, group: list[_Write], seq: int
+    ) -> list[int | Forgot | WithdrawnEvent | None]:
+        answers: list[int | Forgot | WithdrawnEvent | None] = []
+        for posted, writes in itertools.groupby(group, key=lambda write: bool(write.events)):
+            if posted:
+                answers += commit.add([write.events for write in writes])
+                continue
+            for write in writes:
+                if write.forget is not None:
+                    answers.append(self._delete(connection, write.forget, seq))
+                elif write.withdraw is not None:
+                    answers.append(commit.withdraw(write.withdraw))
+                else:
+                    commit.counts.update(write.counts)
+                    answers.append(0)
+        self._report.add(connection, commit.counts)
+        return answers
 
     def _delete(self, connection: sql.Connection, user: str, seq: int) -> Forgot:
         if connection.execute(self._key_check).scalar() != self._key.check:
             raise StoreError("the key of the store was replaced while it was in use: start the service again")
         gone = connection.execute(sql.delete(self._tables.events).where(self._tables.events.c.user_id == user)).rowcount
+        connection.execute(self._log.remove_user, {"user": user})
         connection.execute(self._tables.forget(), {"mark": self.mark(user), "seq": seq})
         return Forgot(int(gone), seq)
 
@@ -347,10 +376,12 @@ class EventStore:
 
 @dataclass(frozen=True)
 class _Write:
-    """A request to the writing thread: events to add, or a user to forget."""
+    """A request to the writing thread: events to add, a user to forget, an event to withdraw, or counts to add."""
 
-    events: tuple[NewEvent, ...]
+    events: tuple[tuple[str, NewEvent], ...]
     forget: str | None = None
+    withdraw: str | None = None
+    counts: Counter[ReportKey] = field(default_factory=Counter)
     answer: Future[Any] = field(default_factory=Future)
 
 

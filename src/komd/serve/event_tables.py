@@ -1,16 +1,24 @@
 """The tables of live histories, and the change from former formats to the present one.
 
-    komd_events(user_id, item_id, at, kind, weight, time, seq)
-        one row a pair: what its last event said. `at` is when that was stored, `time` when it happened (null: at `at`),
-        both in milliseconds since 1970; `weight` is null where none was given. A withdrawn pair keeps its row, so that
-        what a model knows of the pair is not used either. `seq` is the number of the commit that changed the row last.
+    komd_events(user_id, item_id, at, kind, weight, time, seq, least)
+        one row a pair: what its events came to. `at` is when that was stored, `time` when it happened (null: at `at`),
+        both in milliseconds since 1970; `weight` is null where none was given, and `least` is the largest weight that
+        the types of the events say. A withdrawn pair keeps its row, so that what a model knows of the pair is not used
+        either; so does a pair of which no event is left (kind "none"), so that learners see it. `seq` is the number of
+        the commit that changed the row last.
+    komd_log(user_id, item_id, event_id, kind, type, weight, least, time, at, seq, position, recommendation)
+        one row for each event that is not withdrawn, in the order of `seq` and `position`; `time` is null where the
+        event does not change when the pair happened. A pair of an earlier format has no rows until its next event
+        comes: `EventLog` adds what was known as one event.
+    komd_report(day, release, arm, name, count)
+        how often lists were given out and led to events; no ids of users or items
     komd_forgotten(mark, seq)
         a keyed hash of each forgotten id: what a model knows of that user is not used. `seq` is the number of the
         commit that forgot the user last.
     komd_settings(name, value)
         the format, a check value of the key of those hashes (`forget_key.py`), and `seq`, the number of the last commit
 
-Format 1 had no kind, weight and time, format 2 no seq. New columns are null or constant in old rows, so that adding
+Format 1 had no kind, weight and time, format 2 no seq, format 3 no least, log and report. New columns are null or constant in old rows, so that adding
 them takes a moment however large the table is; building the index of seq takes seconds for millions of rows.
 """
 
@@ -25,13 +33,14 @@ from sqlalchemy.schema import CreateColumn
 
 __all__ = ["FORMAT", "EventTables"]
 
-FORMAT = "3"
+FORMAT = "4"
 """The format of stores that are written."""
 
 # The columns that a format did not have and the next one has.
 _ADDED = {
     "1": (("komd_events", "kind"), ("komd_events", "weight"), ("komd_events", "time")),
     "2": (("komd_events", "seq"), ("komd_forgotten", "seq")),
+    "3": (("komd_events", "least"),),
 }
 _FIRST = "1"  # the number that old rows get; the next commit takes 2
 
@@ -41,7 +50,7 @@ class EventTables:
 
     def __init__(self, dialect: sql.Dialect) -> None:
         text = sql.Text(collation="C") if dialect.name == "postgresql" else sql.Text()
-        self._dialect = dialect
+        self.dialect = dialect
         self._schema = sql.MetaData()
         self.insert: Any = postgresql_insert if dialect.name == "postgresql" else sqlite_insert
         """INSERT with ON CONFLICT."""
@@ -55,7 +64,39 @@ class EventTables:
             sql.Column("weight", sql.Double),
             sql.Column("time", sql.BigInteger),
             sql.Column("seq", sql.BigInteger, nullable=False, server_default=sql.text(_FIRST)),
+            sql.Column("least", sql.Double),
             sql.Index("komd_events_seq", "seq", "user_id", "item_id"),  # changes are read in this order
+            sqlite_with_rowid=False,
+        )
+        recommendation = sql.Column("recommendation", sql.Text)
+        attributed = recommendation.is_not(None)
+        self.log = sql.Table(
+            "komd_log",
+            self._schema,
+            sql.Column("user_id", text, primary_key=True),
+            sql.Column("item_id", text, primary_key=True),
+            sql.Column("event_id", text, primary_key=True),
+            sql.Column("kind", sql.Text, nullable=False),
+            sql.Column("type", sql.Text),
+            sql.Column("weight", sql.Double),
+            sql.Column("least", sql.Double),
+            sql.Column("time", sql.BigInteger),
+            sql.Column("at", sql.BigInteger, nullable=False),
+            sql.Column("seq", sql.BigInteger, nullable=False),
+            sql.Column("position", sql.Integer, nullable=False),
+            recommendation,
+            sql.Index("komd_log_event", "event_id", unique=True),
+            sql.Index("komd_log_recommendation", recommendation, sqlite_where=attributed, postgresql_where=attributed),
+            sqlite_with_rowid=False,
+        )
+        self.report = sql.Table(
+            "komd_report",
+            self._schema,
+            sql.Column("day", sql.Integer, primary_key=True),
+            sql.Column("release", sql.Text, primary_key=True),
+            sql.Column("arm", sql.Integer, primary_key=True),
+            sql.Column("name", sql.Text, primary_key=True),
+            sql.Column("count", sql.BigInteger, nullable=False),
             sqlite_with_rowid=False,
         )
         self.forgotten = sql.Table(
@@ -87,10 +128,10 @@ class EventTables:
         if held["format"] in _ADDED:
             for former in range(int(held["format"]), int(FORMAT)):
                 for table, name in _ADDED[str(former)]:
-                    column = CreateColumn(self._schema.tables[table].c[name]).compile(dialect=self._dialect)
+                    column = CreateColumn(self._schema.tables[table].c[name]).compile(dialect=self.dialect)
                     connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN {column}")
             for index in (*self.events.indexes, *self.forgotten.indexes):
-                index.create(connection)
+                index.create(connection, checkfirst=True)
             format_row = self.settings.c.name == "format"
             connection.execute(sql.update(self.settings).where(format_row).values(value=FORMAT))
             held["format"] = FORMAT
@@ -99,19 +140,19 @@ class EventTables:
     # ---- reading ----------------------------------------------------------------------------------------------
 
     def history_query(self) -> Any:
-        """Of a `user`: rows (item_id, at, kind, weight, time) of the `newest` events, and one without an item if
+        """Of a `user`: rows (item_id, at, kind, weight, time, least) of the `newest` pairs, and one without an item if
         `mark` is among the forgotten. One statement, so that both parts see the same state."""
         events = self.events.c
-        columns = (events.item_id, events.at, events.kind, events.weight, events.time)
+        columns = (events.item_id, events.at, events.kind, events.weight, events.time, events.least)
         latest = (
             sql.select(*columns)
-            .where(events.user_id == sql.bindparam("user"))
+            .where(events.user_id == sql.bindparam("user"), events.kind != "none")
             .order_by(events.at.desc(), events.item_id.desc())
             .limit(sql.bindparam("newest", type_=sql.Integer))
             .subquery()
         )
         forgotten = self.forgotten.c.mark == sql.bindparam("mark")
-        empty = [sql.null().label(name) for name in ("item_id", "kind", "weight", "time")]
+        empty = [sql.null().label(name) for name in ("item_id", "kind", "weight", "time", "least")]
         mark = sql.select(empty[0], sql.literal(-1).label("at"), *empty[1:]).where(forgotten)
         return sql.union_all(sql.select(*latest.c), mark)
 
@@ -139,11 +180,11 @@ class EventTables:
         )
 
     def changed_events(self) -> Any:
-        """Rows (user_id, item_id, kind, weight, time) that commits after `after`, up to `last`, changed."""
+        """Rows (user_id, item_id, kind, weight, time, least) that commits after `after`, up to `last`, changed."""
         events = self.events.c
         when = sql.func.coalesce(events.time, events.at)
         return (
-            sql.select(events.user_id, events.item_id, events.kind, events.weight, when)
+            sql.select(events.user_id, events.item_id, events.kind, events.weight, when, events.least)
             .where(*_between(events.seq))
             .order_by(events.seq, events.user_id, events.item_id)
         )
@@ -164,30 +205,6 @@ class EventTables:
         statement = self.insert(self.forgotten)
         return statement.on_conflict_do_update(
             index_elements=[self.forgotten.c.mark], set_={"seq": statement.excluded.seq}
-        )
-
-    def upsert(self) -> Any:
-        """Store an event (a row of the table): it replaces what the pair's row says, where it says something new.
-
-        That is: another kind, which begins the pair anew; a weight that is given and differs; a time that is given and
-        later. Otherwise nothing is changed, and no row is counted.
-        """
-        statement = self.insert(self.events)
-        new, old = statement.excluded, self.events.c
-        happened, stored = sql.func.coalesce(new.time, new.at), sql.func.coalesce(old.time, old.at)
-        anew = new.kind != old.kind
-        weighed = sql.and_(new.weight.is_not(None), sql.or_(old.weight.is_(None), new.weight != old.weight))
-        later = sql.and_(new.time.is_not(None), new.time > stored)
-        return statement.on_conflict_do_update(
-            index_elements=[old.user_id, old.item_id],
-            set_={
-                "at": new.at,
-                "kind": new.kind,
-                "weight": sql.case((anew, new.weight), else_=sql.func.coalesce(new.weight, old.weight)),
-                "time": sql.case((anew, new.time), (happened > stored, happened), else_=stored),
-                "seq": new.seq,
-            },
-            where=sql.or_(anew, weighed, later),
         )
 
 

@@ -21,11 +21,11 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from komd import journal, store
+from komd import store
 from komd.errors import InputError, KomdError, ModelFileError
 from komd.serve.item_names import read_names
 from komd.serve.model_snapshot import ModelSnapshot
-from komd.serve.publication import LearnedState, Publication, model_version
+from komd.serve.publication import LearnedState, Publication, folder_version
 
 __all__ = ["ModelWatcher"]
 
@@ -35,14 +35,6 @@ _TURN = 0.0005  # seconds that a thread keeps the GIL while others wait; 0.005 b
 _KEPT = 0.5  # seconds that a model is kept after it was replaced: longer than requests take
 
 log = logging.getLogger("komd.serve")
-
-
-def _version(folder: Path, manifest: bytes) -> str:
-    """The version of the model with this manifest and what was appended to its journal."""
-    appended = 0
-    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
-        appended = journal.size(folder, manifest.decode())
-    return model_version(manifest + b"%d" % appended if appended else manifest)
 
 
 class ModelWatcher:
@@ -72,11 +64,19 @@ class ModelWatcher:
         self.current = self._load(None)
         self.learned: LearnedState | None = None
         """What the model in use has learned, at least; None without a learner."""
+        self._base = ""
         self._read_learned()
+
+    @property
+    def release(self) -> str:
+        """The version of the model in the folder: a learner publishes others from it, which come every second."""
+        return self._base or self.current.version
 
     def _read_learned(self) -> None:
         """What was said of another version, older or newer, is not known of the model in use."""
         state = None if self._publication is None else self._publication.state()
+        if state is not None:
+            self._base = state.base
         if state is not None and state.version == self.current.version:
             self.learned = state
 
@@ -90,7 +90,7 @@ class ModelWatcher:
                 files += [self._folder / name for name in store.named_files(manifest.decode())]
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             pass  # loading it will report what is wrong
-        found = [(_version(self._folder, manifest), 0, 0, 0)]
+        found = [(folder_version(self._folder, manifest), 0, 0, 0)]
         for file in files:
             try:
                 about = file.stat()
@@ -102,7 +102,7 @@ class ModelWatcher:
     def _load(self, before: ModelSnapshot | None) -> ModelSnapshot:
         folder = self._folder.resolve()  # a link may be changed to another folder meanwhile
         try:
-            version = _version(folder, (folder / "manifest.json").read_bytes())
+            version = folder_version(folder, (folder / "manifest.json").read_bytes())
         except OSError:
             version = ""  # loading will report what is missing
         if self._items is not None:

@@ -21,7 +21,7 @@ from komd.engine.updates import Updatable
 from komd.errors import InputError, KomdError, ModelFileError
 from komd.models.registry import restored
 from komd.serve.event_store import EventStore, StoreError
-from komd.serve.publication import LearnedState, Publication
+from komd.serve.publication import LearnedState, Publication, folder_version
 from komd.serve.serve_settings import Settings
 from komd.serve.store_updates import StoreFollower
 
@@ -126,6 +126,7 @@ class Learner:
             follower.skipped,
             follower.events,
             self._publications,
+            self._base_version,
         )
         self._publication.write_state(state)
 
@@ -143,6 +144,7 @@ class Learner:
         # The arrays are part of the base, mapped: what is kept of them here is what tells it from other models.
         self._saved = saved._replace(arrays={}, ids={}, records=[])
         self._base_state = self._state_of(saved.manifest)
+        self._base_version = folder_version(self._settings.model, saved.manifest.encode())
 
     def _folder_state(self) -> str:
         """What tells the model in the folder from others: its manifest, and how much its journal holds."""

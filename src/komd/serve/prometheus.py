@@ -32,6 +32,11 @@ class ServiceMetrics:
             "komd_waiting", "Requests in a thread or waiting for one", registry=own, multiprocess_mode="livesum"
         )
         self.events = Counter("komd_events_new", "Events that were not there before", registry=own)
+        self.lists = Counter("komd_lists", "Lists given out, by arm", ["arm"], registry=own)
+        self.attributed = Counter(
+            "komd_attributed_events", "Events stored that go back to a recommendation, by its arm", ["arm"],
+            registry=own,
+        )  # fmt: skip
         self.reloads = Counter("komd_model_reloads", "Models loaded after the first", registry=own)
         self.refusals = Counter("komd_model_refusals", "Models refused", registry=own)
         self.loaded = Gauge(

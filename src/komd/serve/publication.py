@@ -21,11 +21,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from komd import files, store
+from komd import files, journal, store
 from komd.engine.recommender import Recommender
 from komd.engine.saved_catalogue import catalogue_arrays
 
-__all__ = ["LearnedState", "Publication", "model_version", "publication_folder"]
+__all__ = ["LearnedState", "Publication", "folder_version", "model_version", "publication_folder"]
 
 _VERSION = 12  # letters of the manifest's checksum that name a version
 _FOLDER = re.compile(r"komd-learn-(\d+)-\w+")
@@ -48,6 +48,8 @@ class LearnedState(NamedTuple):
     """How many changes the learner has read since it started."""
     publications: int
     """How many models it has published."""
+    base: str
+    """The version of the model in the folder that it learned from."""
 
 
 class Publication:
@@ -79,6 +81,14 @@ class Publication:
 def model_version(manifest: bytes) -> str:
     """The name of the version of a model, from its manifest."""
     return hashlib.sha256(manifest).hexdigest()[:_VERSION]
+
+
+def folder_version(folder: Path, manifest: bytes) -> str:
+    """The version of the model with this manifest and what was appended to its journal."""
+    appended = 0
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
+        appended = journal.size(folder, manifest.decode())
+    return model_version(manifest + b"%d" % appended if appended else manifest)
 
 
 @contextlib.contextmanager

@@ -6,24 +6,31 @@ name another part of komd has keeps its name in the description by `title` and `
 
 from __future__ import annotations
 
+import datetime
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from komd.errors import nearest
 from komd.serve.event_records import NewEvent
+from komd.serve.event_types import EventType
 from komd.serve.posted_values import Moment, Weight
 from komd.serve.serve_settings import Limits
 
 __all__ = [
+    "ArmReport",
     "Ask",
     "Batch",
     "BatchAnswer",
     "Contribution",
     "Curve",
     "Entry",
+    "EntryEvent",
     "ErrorDetail",
     "Event",
+    "EventWithdrawn",
     "EventsKept",
     "Forgotten",
     "Health",
@@ -37,6 +44,7 @@ __all__ = [
     "PostedEvents",
     "Recommendation",
     "RecommendationList",
+    "Report",
     "Similar",
     "SimilarItems",
     "Text",
@@ -243,6 +251,9 @@ class RecommendationList(BaseModel, title="Recommendations"):
     fallback: bool = Field(description="No known item in the history: the list goes by popularity.")
     unknown_items: list[str] = Field(description="Items that the model does not know; they were skipped.")
     model: str = Field(description="Version of the model that answered.")
+    recommendation_id: str = Field(
+        default="", description="Of this list: sent with the events it leads to, it is what /v1/report counts."
+    )
 
 
 class BatchAnswer(BaseModel):
@@ -272,18 +283,45 @@ class Event(_Request):
         description="When it happened: ISO 8601 text (UTC unless it says otherwise) or milliseconds since 1970; now by "
         "default, and at most a day ahead.",
     )
+    type: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=32,
+        description="What happened: view, like, purchase, dislike, or a type of the service's configuration. It "
+        "implies the kind, and a least weight if the configuration has one.",
+    )
+    event_id: Text | None = Field(
+        default=None,
+        max_length=64,
+        description="An id for this event, which is then stored once; by default one is derived from its other fields.",
+    )
+    recommendation_id: str | None = Field(
+        default=None, max_length=64, description="Of the list that led to this event."
+    )
 
-    @property
-    def new_event(self) -> NewEvent:
-        """The event with ids as texts."""
-        return NewEvent(str(self.user_id), str(self.item_id), self.kind, self.weight, self.time)
+    def new_event(self, types: Mapping[str, EventType]) -> NewEvent:
+        """The event with ids as texts. ValueError if its type is none of these, or does not fit."""
+        kind, least = EventType(self.kind)
+        if self.type is not None:
+            if self.type not in types:
+                raise ValueError(f"type: this type of events is not known; {nearest(self.type, types)}")
+            kind, least = types[self.type]
+            if "kind" in self.model_fields_set and self.kind != kind:
+                raise ValueError(f"kind: events of type {self.type} are {kind}; leave the kind out")
+        if self.weight is not None:
+            if kind != "chosen":
+                raise ValueError(f"weight: only a choice has a weight, and this event is {kind}")
+            least = None
+        ids = str(self.user_id), str(self.item_id)
+        return NewEvent(*ids, kind, self.weight, self.time, self.type, least, self.event_id, self.recommendation_id)
 
 
 class PostedEvents(_Request, json_schema_extra={"examples": [{"events": [{"user_id": "ana", "item_id": "i7"}]}]}):
     """One event or many, in their order.
 
     Of a pair, the last kind, the last weight that was given and the latest time hold; another kind begins the pair
-    anew. An event that says nothing new changes nothing.
+    anew. An event that says nothing new changes nothing. Without a weight, a pair weighs at least what the types of its
+    events say.
     """
 
     events: list[Event] = Field(min_length=1, max_length=LIMITS.events)
@@ -292,8 +330,6 @@ class PostedEvents(_Request, json_schema_extra={"examples": [{"events": [{"user_
     def _consistent(self) -> PostedEvents:
         latest = time.time_ns() // 1_000_000 + _AHEAD
         for k, event in enumerate(self.events):
-            if event.weight is not None and event.kind != "chosen":
-                raise ValueError(f"events.{k}.weight: only a choice has a weight, and this event is {event.kind}")
             if event.time is not None and event.time > latest:
                 raise ValueError(f"events.{k}.time: it is more than a day ahead of this machine's clock")
         return self
@@ -305,6 +341,30 @@ class EventsKept(BaseModel):
     events: int = Field(description="Distinct pairs in the post.")
     new: int = Field(description="Of how many of them something new was said.")
     unknown_items: list[str] = Field(description="Items the model does not know yet: stored, not used until it does.")
+    event_ids: list[str] = Field(default=[], description="The id of each event, in the order of the post.")
+    unattributed: int = Field(
+        default=0, description="Events whose recommendation_id is none of this service's: stored, without it."
+    )
+
+
+class EntryEvent(BaseModel):
+    """A posted event of a pair that was not withdrawn."""
+
+    event_id: str
+    kind: str
+    type: str | None
+    weight: float | None = Field(description="The weight that it gave.")
+    time: int = Field(description="When it happened (milliseconds since 1970), or else when it was stored.")
+    at: int = Field(description="When it was stored.")
+
+
+class EventWithdrawn(BaseModel):
+    """One event was withdrawn: the pair is what its other events come to, or else what the model knows of it."""
+
+    event_id: str
+    user_id: str
+    item_id: str
+    seq: int = Field(description="The number of the store's commit.")
 
 
 class Entry(BaseModel):
@@ -318,6 +378,7 @@ class Entry(BaseModel):
     at: int | None = Field(description="When it was posted (milliseconds since 1970); null when it is from the model.")
     weight: float = Field(default=1, description="Its weight, posted or from the model; 1 if none was given.")
     time: int | None = Field(default=None, description="When it happened (milliseconds since 1970), if that is known.")
+    events: list[EntryEvent] = Field(default=[], description="Its events that were not withdrawn, in their order.")
 
 
 class UserHistory(BaseModel, title="Person"):
@@ -350,6 +411,32 @@ class Forgotten(BaseModel):
         description="Whether the user is in no model any more, neither in the one in use nor in the model folder. "
         "Only a service that learns unlearns.",
     )
+
+
+# ---- reports --------------------------------------------------------------------------------------------------
+
+
+class ArmReport(BaseModel):
+    """What one arm of one release led to."""
+
+    release: str = Field(description="Version of the model in the folder.")
+    arm: int = Field(description="0: the main model.")
+    lists: int = Field(description="Lists given out: impressions.")
+    items: int = Field(description="Items in them.")
+    clicked: int = Field(description="Lists that led to an event by which an item was chosen.")
+    clicks: int = Field(description="Such events.")
+    rate: float | None = Field(description="clicked / lists; null without lists.")
+    low: float = Field(description="The lower end of the rate's 95 % interval (Wilson).")
+    high: float = Field(description="The upper end.")
+    types: dict[str, int] = Field(description="Events that go back to these lists, by type (or kind).")
+
+
+class Report(BaseModel):
+    """Impressions and what they led to, by release of the model and arm. A click counts on the day of its list."""
+
+    days: int
+    since: datetime.date = Field(description="The first day, UTC.")
+    releases: list[ArmReport]
 
 
 # ---- items, model, health -------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ Everything here is plain Python that may wait or compute; the API calls it from 
 
 from __future__ import annotations
 
+import datetime
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -14,13 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from komd.errors import InputError
 from komd.serve import schemas
-from komd.serve.event_records import NewEvent, StoredEvent, StoredHistory
+from komd.serve.event_records import LoggedEvent, NewEvent, StoredEvent, StoredHistory
 from komd.serve.event_store import EventStore
 from komd.serve.hot_reload import ModelWatcher
 from komd.serve.id_text import users_beginning
 from komd.serve.model_snapshot import ModelSnapshot, RankedList, Reason
-from komd.serve.serve_settings import Limits
+from komd.serve.recommendation_id import RecommendationIds, today
+from komd.serve.report_counts import Impressions, released, wilson
+from komd.serve.serve_settings import Settings
 from komd.serve.user_row import NO_TIME, UserRow
 
 __all__ = ["Service"]
@@ -46,10 +50,13 @@ class _JoinedHistory(NamedTuple):
 class Service:
     """Answers the requests of the API."""
 
-    def __init__(self, watcher: ModelWatcher, events: EventStore, limits: Limits) -> None:
+    def __init__(self, watcher: ModelWatcher, events: EventStore, settings: Settings) -> None:
         self.watcher = watcher
         self.events = events
-        self.limits = limits
+        self.limits = settings.limits
+        self._types = settings.events
+        self._ids = RecommendationIds(events.derived_key("recommendation"))
+        self.impressions = Impressions()
 
     # ---- recommending -----------------------------------------------------------------------------------------
 
@@ -83,7 +90,13 @@ class Service:
             for k, ranked in zip(group, lists, strict=True):
                 unknown = dict.fromkeys([*users[k].unknown, *allow_unknown, *deny_unknown])
                 answers[k] = _response(snapshot, asks[k].user, ranked, list(unknown))
+                answers[k].recommendation_id = self._given_out(self.watcher.release, 0, len(ranked.items))
         return [answers[k] for k in range(len(asks))]
+
+    def _given_out(self, release: str, arm: int, items: int) -> str:
+        """Count a list that is given out; its id."""
+        self.impressions.count(release, arm, items)
+        return self._ids.new(release, arm)
 
     def _known_of(self, snapshot: ModelSnapshot, ask: schemas.Ask) -> _KnownOf:
         if ask.user is None:
@@ -109,7 +122,8 @@ class Service:
         }
         choices = [event for _, event in known if event.kind == "chosen"]
         weights, times = [event.weight for event in choices], [event.time for event in choices]
-        row = row.joined(of_kind["chosen"], weights, times, of_kind["disliked"], of_kind["withdrawn"])
+        least = [event.least for event in choices]
+        row = row.joined(of_kind["chosen"], weights, times, of_kind["disliked"], of_kind["withdrawn"], least)
         unknown = [
             event
             for number, event in zip(numbers, stored.events, strict=True)
@@ -119,11 +133,32 @@ class Service:
 
     # ---- users ------------------------------------------------------------------------------------------------
 
-    def add_events(self, events: list[NewEvent]) -> tuple[Future[int], schemas.EventsKept]:
+    def add_events(self, posted: list[schemas.Event]) -> tuple[Future[int], schemas.EventsKept]:
         """Store events: the response is true once the future is done, which says how many were new."""
+        events, unattributed = self._new_events(posted)
         _, unknown = self.watcher.current.find_items(list(dict.fromkeys(event.item for event in events)))
-        pairs = len({(event.user, event.item) for event in events})
-        return self.events.add(events), schemas.EventsKept(events=pairs, new=0, unknown_items=unknown)
+        kept = schemas.EventsKept(
+            events=len({event[:2] for event in events}),
+            new=0,
+            unknown_items=unknown,
+            event_ids=[self.events.event_id(event) for event in events],
+            unattributed=unattributed,
+        )
+        return self.events.add(events), kept
+
+    def _new_events(self, posted: list[schemas.Event]) -> tuple[list[NewEvent], int]:
+        """The events to store, and how many of them name a recommendation that is none of this service's."""
+        events, unattributed = [], 0
+        for k, each in enumerate(posted):
+            try:
+                event = each.new_event(self._types)
+            except ValueError as error:
+                raise InputError(f"events.{k}.{error}") from error
+            if event.recommendation is not None and not self._ids.verified(event.recommendation):
+                event = event._replace(recommendation=None)
+                unattributed += 1
+            events.append(event)
+        return events, unattributed
 
     def user_history(self, user: str) -> schemas.UserHistory | None:
         """Everything that is known of a user; None when nothing is."""
@@ -132,12 +167,17 @@ class Service:
         if not len(row.items) + len(row.dislikes) + len(row.seen) + len(unknown):
             return None
         posted = {event.item: event for event in stored.events}
+        by_item: dict[str, list[schemas.EntryEvent]] = {}
+        for each in self.events.logged(user, newest=self.limits.stored) if posted else ():
+            by_item.setdefault(each.item, []).append(_entry_event(each))
         history = _entries(snapshot, row.items, posted, row.weights, row.times)
         history += [_unknown_entry(event) for event in unknown if event.kind == "chosen"]
         disliked = _entries(snapshot, row.dislikes, posted)
         disliked += [_unknown_entry(event) for event in unknown if event.kind == "disliked"]
         for entries in (history, disliked):
             entries.sort(key=lambda entry: entry.at or 0)
+            for entry in entries:
+                entry.events = by_item.get(entry.item_id, [])
         low = snapshot.item_texts(row.seen)
         return schemas.UserHistory(user_id=user, items=history, low_rated=low, disliked=disliked)
 
@@ -147,6 +187,20 @@ class Service:
         forgotten = self.events.among_forgotten(learned)
         stored = self.events.users(prefix, n)
         return list(dict.fromkeys([user for user in learned if user not in forgotten] + stored))[:n]
+
+    # ---- reports ----------------------------------------------------------------------------------------------
+
+    def report(self, days: int) -> schemas.Report:
+        """What the lists of the last days led to."""
+        first = today() - days + 1
+        found = []
+        for counts in released(self.events.report(first)):
+            rate = counts.clicked / counts.lists if counts.lists else None
+            # Lists may be missing: a worker that was killed had not counted its last ones.
+            low, high = wilson(counts.clicked, max(counts.lists, counts.clicked))
+            found.append(schemas.ArmReport(**counts._asdict(), rate=rate, low=low, high=high))
+        since = datetime.date(1970, 1, 1) + datetime.timedelta(days=first)
+        return schemas.Report(days=days, since=since, releases=found)
 
     # ---- items ------------------------------------------------------------------------------------------------
 
@@ -253,8 +307,20 @@ def _entries(
     return entries
 
 
+def _entry_event(event: LoggedEvent) -> schemas.EntryEvent:
+    return schemas.EntryEvent(
+        event_id=event.event_id,
+        kind=event.kind,
+        type=event.type,
+        weight=event.weight,
+        time=event.at if event.time is None else event.time,
+        at=event.at,
+    )
+
+
 def _unknown_entry(event: StoredEvent) -> schemas.Entry:
     """An item that was posted and that the model does not know."""
+    weight = event.least if event.weight is None else event.weight
     return schemas.Entry(
         item_id=event.item,
         name=event.item,
@@ -262,7 +328,7 @@ def _unknown_entry(event: StoredEvent) -> schemas.Entry:
         popularity=0,
         popularity_rank=None,
         at=event.at,
-        weight=1.0 if event.weight is None else event.weight,
+        weight=1.0 if weight is None else weight,
         time=event.time,
     )
 

@@ -3,7 +3,9 @@
 The model that follows a store is always the one that its base (the model as it was fitted or saved) and the store's
 present rows come to, whichever intermediate states of the store were read on the way, and however often:
 
-- a pair that the base knows and that is chosen has the base's weight unless one was posted, and the later time;
+- a pair that the base knows and that is chosen has the base's weight unless one was posted, raised to the least weight
+  that the types of its events say, and the later time;
+- a pair of which all events were withdrawn is what the base knows of it;
 - what the base knows of users whom the store has forgotten is not used;
 - an item that nobody chose any more is dropped, and with it what users dislike or have seen of it; when it comes back,
   so does that. The same goes for users.
@@ -31,11 +33,14 @@ from komd.serve.id_text import ids_of, text_of, texts_of
 
 __all__ = ["StoreFollower", "stored_batches", "stored_interactions"]
 
-_KINDS = {"chosen": CHOSEN, "disliked": DISLIKED, "withdrawn": REMOVED}
+_BASE = -1  # of a pair of which no event is left: what the base knows holds
+_KINDS = {"chosen": CHOSEN, "disliked": DISLIKED, "withdrawn": REMOVED, "none": _BASE}
 _DIGITS = 16  # of a mark, in hexadecimal: 64 bits, by which users are found before the whole mark is compared
 
 _Statement = tuple[Any, Any, int, float | None, int]
 """User, item, kind, weight and microseconds, as `UpdateBatch.of_events` takes them."""
+_Said = tuple[Any, Any, int, float | None, int, float | None]
+"""The same with the least weight."""
 
 
 class StoreFollower:
@@ -55,7 +60,7 @@ class StoreFollower:
         self._base = base
         histories = base.histories
         self._valued = histories.weights is not None or histories.times is not None
-        self._pair_keys: NDArray[np.int64] | None = None
+        self._keys: dict[int, NDArray[np.int64]] = {}  # by kind: the pairs of the base
         self._marks: NDArray[np.uint64] | None = None
         self._came: dict[str, str | None] = {}  # the users of stored events and their marks, once these are asked for
         self._forgotten_rows: set[int] = set()  # of the base
@@ -75,7 +80,7 @@ class StoreFollower:
         self.seq = changes.seq
         gone = self._forget(changes.forgotten)
         self.events += len(changes.events)
-        said = self._learnable(changes.events)
+        said = self._returned(self._learnable(changes.events))
         like = self._base.users.type, self._base.items.type
         return UpdateBatch.of_events([*self._restated(model, said), *self._exact(said)], gone, like)
 
@@ -87,7 +92,7 @@ class StoreFollower:
 
     # ---- events -----------------------------------------------------------------------------------------------
 
-    def _learnable(self, events: Sequence[StoredChange]) -> list[_Statement]:
+    def _learnable(self, events: Sequence[StoredChange]) -> list[_Said]:
         """The events as statements, without those whose texts are no ids of the base's kinds."""
         users = ids_of(self._base.users, [event.user for event in events])
         items = ids_of(self._base.items, [event.item for event in events])
@@ -97,45 +102,78 @@ class StoreFollower:
                 self.skipped += 1
                 continue
             kind = _KINDS[event.kind]
-            said.append((user, item, kind, event.weight, 1000 * event.time))
+            said.append((user, item, kind, event.weight, 1000 * event.time, event.least))
             self._came.setdefault(event.user, None)
-            if kind == CHOSEN:
+            if kind in (CHOSEN, _BASE):
                 self._unchosen.get(user, {}).pop(item, None)
             else:
                 self._unchosen.setdefault(user, {})[item] = kind
         return said
 
-    def _exact(self, said: list[_Statement]) -> Iterable[_Statement]:
+    def _returned(self, said: list[_Said]) -> list[_Said]:
+        """The statements, where those of pairs without events say what the base knows."""
+        places = [k for k, each in enumerate(said) if each[2] == _BASE]
+        if not places:
+            return said
+        kinds = np.full(len(places), REMOVED)
+        for kind in (SEEN, DISLIKED, CHOSEN):
+            kinds[self._base_places([said[k] for k in places], kind) >= 0] = kind
+        found: list[_Said] = []
+        returning = dict(zip(places, kinds.tolist(), strict=True))
+        for k, each in enumerate(said):
+            if k in returning:
+                user, item = each[:2]
+                found.append((user, item, REMOVED, None, NO_TIME, None))
+                if returning[k] != REMOVED:
+                    found.append((user, item, returning[k], None, NO_TIME, None))
+            else:
+                found.append(each)
+        return found
+
+    def _exact(self, said: list[_Said]) -> Iterable[_Statement]:
         """The statements, such that what the model learned of a pair before makes no difference."""
         if not self._valued:
-            return said
+            return [each[:5] for each in said]
         weights, times = self._base_values(said)
         exact: list[_Statement] = []
-        for (user, item, kind, weight, time), held, moment in zip(said, weights.tolist(), times.tolist(), strict=True):
+        for (user, item, kind, weight, time, least), held, moment in zip(
+            said, weights.tolist(), times.tolist(), strict=True
+        ):
             exact.append((user, item, REMOVED, None, time))
             if kind != REMOVED:
-                exact.append((user, item, kind, held if weight is None else weight, max(time, moment)))
+                if weight is None:
+                    weight = held if least is None else max(held, least)
+                exact.append((user, item, kind, weight or 1.0, max(time, moment)))
         return exact
 
-    def _base_values(self, said: list[_Statement]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Weights and times that the base has of these pairs: 1 and NO_TIME where it does not know them as chosen."""
-        base, histories = self._base, self._base.histories
-        weights, times = np.ones(len(said)), np.full(len(said), NO_TIME)
-        if self._pair_keys is None:
-            self._pair_keys = histories.keys
-        rows = _numbers(base.users, [each[0] for each in said])
-        columns = _numbers(base.items, [each[1] for each in said])
-        known = (rows >= 0) & (columns >= 0) & ~np.isin(rows, list(self._forgotten_rows))
-        keys = np.where(known, rows << 32 | base.inside[columns], -1)
-        at = np.minimum(np.searchsorted(self._pair_keys, keys), max(len(self._pair_keys) - 1, 0))
-        held = np.flatnonzero(known & (self._pair_keys[at] == keys)) if len(self._pair_keys) else np.zeros(0, np.int64)
-        if histories.weights is not None:
-            weights[held] = histories.weights[at[held]]
+    def _base_values(self, said: list[_Said]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Weights and times that the base has of these pairs: 0 and NO_TIME where it does not know them as chosen."""
+        histories = self._base.histories
+        weights, times = np.zeros(len(said)), np.full(len(said), NO_TIME)
+        at = self._base_places(said, CHOSEN)
+        held = np.flatnonzero(at >= 0)
+        weights[held] = 1.0 if histories.weights is None else histories.weights[at[held]]
         if histories.times is not None:
             times[held] = histories.times[at[held]]
         return weights, times
 
-    def _restated(self, model: Updatable, said: list[_Statement]) -> list[_Statement]:
+    def _base_places(self, said: list[_Said], kind: int) -> NDArray[np.int64]:
+        """Where the base has these pairs among those of this kind; -1 where it does not, or the user is forgotten."""
+        base, histories = self._base, self._base.histories
+        if kind not in self._keys:
+            part = {CHOSEN: histories, DISLIKED: histories.dislikes, SEEN: histories.seen}[kind]
+            self._keys[kind] = np.zeros(0, np.int64) if part is None else part.keys
+        held = self._keys[kind]
+        if not len(held):
+            return np.full(len(said), -1)
+        rows = _numbers(base.users, [each[0] for each in said])
+        columns = _numbers(base.items, [each[1] for each in said])
+        known = (rows >= 0) & (columns >= 0) & ~np.isin(rows, list(self._forgotten_rows))
+        keys = np.where(known, rows << 32 | base.inside[columns], -1)
+        at = np.minimum(np.searchsorted(held, keys), len(held) - 1)
+        return np.where(known & (held[at] == keys), at, -1)
+
+    def _restated(self, model: Updatable, said: list[_Said]) -> list[_Statement]:
         """What else is known of users and items that come, or come back, with these statements.
 
         Models drop what users dislike or have seen of an item that nobody chose, and all of users who chose nothing.
@@ -225,8 +263,8 @@ def stored_batches(events: EventStore, model: Updatable) -> Iterator[UpdateBatch
 def stored_interactions(events: EventStore) -> Interactions:
     """All that users chose, and what they dislike, as data to fit a model to. Ids are text; times are milliseconds.
 
-    There are weights if any event has one; events without count 1. Dislikes are those of users who chose something, of
-    items that somebody chose. InputError if nothing was chosen.
+    There are weights if any event has one, by itself or by its type; events without count 1. Dislikes are those of
+    users who chose something, of items that somebody chose. InputError if nothing was chosen.
     """
     chosen, disliked, seq, more = [], [], 0, True
     while more:
@@ -242,8 +280,9 @@ def stored_interactions(events: EventStore) -> Interactions:
     users, rows = encode(pa.array([event.user for event in held], pa.string()), noun="user")
     items, columns = encode(pa.array([event.item for event in held], pa.string()), noun="item")
     weights = None
-    if any(event.weight is not None for event in chosen):
-        weights = np.array([1.0 if event.weight is None else event.weight for event in held])
+    given = [event.least if event.weight is None else event.weight for event in held]
+    if any(weight is not None for weight in given[: len(chosen)]):
+        weights = np.array([1.0 if weight is None else weight for weight in given])
     times = np.array([event.time for event in held], np.int64)
     return Interactions.from_numbers(
         users, items, rows, columns, times, is_chosen, weights=weights, time_unit="ms", disliked=~is_chosen
