@@ -15,7 +15,8 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -24,15 +25,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from benchmarks import page_search
 from benchmarks.measure import ROOT, machine
 from benchmarks.name_queries import KINDS, Query, queries
 from komd.serve.name_search import NameIndex
-from komd.serve.name_words import plain_names
+from komd.serve.name_words import plain_names, plain_words
 
-FIGURES = ROOT / "benchmarks" / "name_search.json"
 GENERATED = 300_000
 QUERIES = 150  # of each kind
-SLOW = 15  # of each kind, for contenders that compare every name
 ITEMS = 5
 
 
@@ -63,7 +63,39 @@ class Ours:
         return _bytes(self._index)
 
 
-class Trigrams:
+class Ordered:
+    """The order of candidates that SQLite or rapidfuzz found: ours, by edit distances of entire names."""
+
+    def __init__(self, names: Names) -> None:
+        from rapidfuzz.distance import OSA
+
+        self._distance = OSA.distance
+        self._ranks = names.ranks.tolist()
+        plain = plain_names(pa.array(names.texts))
+        self._plain: list[str] = plain.to_pylist()
+        self._joined: list[str] = pc.replace_substring(plain, " ", "").to_pylist()
+
+    def best(self, plain: str, items: Iterable[int]) -> list[int]:
+        key = {item: self._key(plain, item) for item in items}
+        return sorted(key, key=key.__getitem__)[:ITEMS]
+
+    def _key(self, plain: str, item: int) -> tuple[int, float, int]:
+        """Exact, joined, then typed (prefixes of all words), then the nearest by edit distance."""
+        joined, name, whole, rank = plain.replace(" ", ""), self._plain[item], self._joined[item], self._ranks[item]
+        if plain == name:
+            return 0, 0, rank
+        if joined == whole:
+            return 1, 0, rank
+        words, have = plain.split(), name.split()
+        if all(any(one.startswith(word) for one in have) for word in words):
+            away = 8 * (sorted(words) != sorted(have)) + 4 * (not have[0].startswith(words[0]))
+            return 2, float(np.log2(rank + 2.0) + away), rank
+        near = [self._distance(joined, whole), 0.5 + self._distance(joined, whole[: len(joined)])]
+        near.append(0.5 + sum(min(self._distance(word, one[: len(word) + 1]) for one in have) for word in words))
+        return 3, min(near), rank
+
+
+class Trigrams(Ordered):
     """SQLite's FTS5 with trigrams: the candidates of bm25 ordered by edit distance, then popularity.
 
     Names are folded like ours, as FTS5 before SQLite 3.45 keeps accents in trigrams. There is a column with spaces and
@@ -71,22 +103,17 @@ class Trigrams:
     OR, only the rarest of them: common ones cost most of the time.
     """
 
-    rarest = 8
-    candidates = 200
+    rarest = 6
+    candidates = 500
 
     def __init__(self, names: Names) -> None:
-        from rapidfuzz.distance import OSA
-
-        self._distance = OSA.distance
-        self._ranks = names.ranks
-        plain = plain_names(pa.array(names.texts))
-        joined = pc.replace_substring(plain, " ", "")
+        super().__init__(names)
         self._base = sqlite3.connect(":memory:")
         self._base.execute("CREATE TABLE names (id INTEGER PRIMARY KEY, plain TEXT, joined TEXT, rank INTEGER)")
-        rows = zip(range(len(plain)), plain.to_pylist(), joined.to_pylist(), names.ranks.tolist(), strict=True)
+        rows = zip(range(len(self._plain)), self._plain, self._joined, self._ranks, strict=True)
         self._base.executemany("INSERT INTO names VALUES (?, ?, ?, ?)", rows)
-        self._base.execute("CREATE INDEX by_plain ON names (plain, rank)")
-        self._base.execute("CREATE INDEX by_joined ON names (joined, rank)")
+        for column in ("plain", "joined"):
+            self._base.execute(f"CREATE INDEX by_{column} ON names ({column}, rank)")
         self._base.execute(
             "CREATE VIRTUAL TABLE grams USING fts5 (plain, joined, content=names, content_rowid=id, tokenize=trigram)"
         )
@@ -95,69 +122,57 @@ class Trigrams:
         self._base.execute("CREATE VIRTUAL TABLE counts USING fts5vocab (grams, row)")
 
     def find(self, query: str) -> list[int]:
-        plain = plain_names(pa.array([query]))[0].as_py()
+        plain = " ".join(plain_words(query))
         joined = plain.replace(" ", "")
-        found: dict[int, tuple[str, str]] = {}
+        found: set[int] = set()
         for column, text in (("plain", plain), ("joined", joined)):
-            begin = f"SELECT id, plain, joined FROM names WHERE {column} >= ? AND {column} < ? ORDER BY rank LIMIT ?"
-            rows = self._base.execute(begin, (text, text + "\U0010ffff", self.candidates))
-            found |= {key: (spaced, whole) for key, spaced, whole in rows}
-            same = self._base.execute(f"SELECT id, plain, joined FROM names WHERE {column} = ? LIMIT ?", (text, ITEMS))
-            found |= {key: (spaced, whole) for key, spaced, whole in same}
+            same = f"SELECT id FROM names WHERE {column} = ? ORDER BY rank LIMIT ?"
+            found.update(item for (item,) in self._base.execute(same, (text, ITEMS)))
+            begin = f"SELECT id FROM names WHERE {column} > ? AND {column} < ? ORDER BY rank LIMIT ?"
+            found.update(item for (item,) in self._base.execute(begin, (text, text + "\U0010ffff", self.candidates)))
         grams = self._rare({text[k : k + 3] for text in (plain, joined) for k in range(len(text) - 2)})
         if grams:
             wanted = " OR ".join('"' + gram.replace('"', '""') + '"' for gram in grams)
-            ask = "SELECT rowid, plain, joined FROM grams WHERE grams MATCH ? ORDER BY bm25(grams) LIMIT ?"
-            rows = self._base.execute(ask, (wanted, self.candidates))
-            found |= {key: (spaced, whole) for key, spaced, whole in rows}
-        key = {item: self._key(plain, joined, *text) + (int(self._ranks[item]),) for item, text in found.items()}
-        return sorted(found, key=key.__getitem__)[:ITEMS]
+            ask = "SELECT rowid FROM grams WHERE grams MATCH ? ORDER BY bm25(grams) LIMIT ?"
+            found.update(item for (item,) in self._base.execute(ask, (wanted, self.candidates)))
+        return self.best(plain, found)
 
     def _rare(self, grams: set[str]) -> list[str]:
         marks = ",".join("?" * len(grams))
         ask = f"SELECT term FROM counts WHERE term IN ({marks}) ORDER BY doc LIMIT ?"
         return [term for (term,) in self._base.execute(ask, (*grams, self.rarest))]
 
-    def _key(self, plain: str, joined: str, name: str, whole: str) -> tuple[int, float]:
-        """Exact, joined, then typed (prefixes of all words), then the nearest of several edit distances."""
-        if plain == name:
-            return 0, 0
-        if joined == whole:
-            return 1, 0
-        words, have = plain.split(), name.split()
-        if all(any(one.startswith(word) for one in have) for word in words):
-            return 2, 0
-        near = [self._distance(joined, whole), 0.5 + self._distance(joined, whole[: len(joined)])]
-        near.append(0.5 + sum(min(self._distance(word, one[: len(word) + 1]) for one in have) for word in words))
-        return 3, min(near)
-
     def size(self) -> int:
         pages = self._base.execute("PRAGMA page_count").fetchone()[0]
         return int(pages * self._base.execute("PRAGMA page_size").fetchone()[0])
 
 
-class EveryName:
-    """rapidfuzz: every name compared with the query."""
+class EveryName(Ordered):
+    """rapidfuzz: every name compared with the query by a scorer; the best are ordered like those of SQLite."""
 
-    scorer = "WRatio"
+    scorer = "ratio"
+    candidates = 500
 
     def __init__(self, names: Names) -> None:
         from rapidfuzz import fuzz, process
 
+        super().__init__(names)
         self._scorer, self._process = getattr(fuzz, self.scorer), process
-        self._plain: list[str] = plain_names(pa.array(names.texts)).to_pylist()
-        self._ranks = names.ranks
+        self._texts = pa.array(self._joined)
+        self._by_rank = np.asarray(names.ranks)
 
     def find(self, query: str) -> list[int]:
-        plain = plain_names(pa.array([query]))[0].as_py()
-        scores = self._process.cdist([plain], self._plain, scorer=self._scorer, dtype=np.float32)[0]
-        best = np.argpartition(-scores, ITEMS * 20)[: ITEMS * 20] if len(scores) > ITEMS * 20 else np.arange(len(scores))
-        best = np.flatnonzero(scores >= scores[best].min())  # with all ties
-        same = np.array([self._plain[k] != plain for k in best])
-        return best[np.lexsort((self._ranks[best], -scores[best], same))][:ITEMS].tolist()
+        plain = " ".join(plain_words(query))
+        joined = plain.replace(" ", "")
+        scores = self._process.cdist([joined], self._joined, scorer=self._scorer, dtype=np.float32)[0]
+        few = min(self.candidates, len(scores) - 1)
+        best = np.argpartition(-scores, few)[:few]
+        begin = np.flatnonzero(pc.starts_with(self._texts, joined).to_numpy(zero_copy_only=False))
+        begin = begin[np.argsort(self._by_rank[begin])[: self.candidates]]
+        return self.best(plain, {*best.tolist(), *begin.tolist()})
 
     def size(self) -> int:
-        return sum(sys.getsizeof(name) for name in self._plain)
+        return sum(sys.getsizeof(name) for name in self._joined) + int(self._texts.nbytes)
 
 
 CONTENDERS: dict[str, Callable[[Names], Search]] = {"ours": Ours, "fts5": Trigrams, "rapidfuzz": EveryName}
@@ -192,7 +207,7 @@ def _ranks(popularity: list[int]) -> NDArray[np.int32]:
     return ranks
 
 
-def compare(names: Names, half: int, each: int, slow: int, chosen: list[str]) -> dict[str, Any]:
+def compare(names: Names, half: int, each: int, chosen: list[str]) -> dict[str, Any]:
     """Every contender on the same queries, one after the other for each query."""
     asked = queries(names.texts, names.ranks, half=half, each=each, rng=np.random.default_rng(half))
     built, made = {}, {}
@@ -202,10 +217,8 @@ def compare(names: Names, half: int, each: int, slow: int, chosen: list[str]) ->
         made[name] = time.perf_counter() - start
     taken: dict[str, list[float]] = {name: [] for name in chosen}
     hits: dict[str, dict[str, list[int]]] = {name: {kind: [] for kind in KINDS} for name in chosen}
-    for k, query in enumerate(asked):
+    for query in asked:
         for name, search in built.items():
-            if name == "rapidfuzz" and len(names.texts) > 50_000 and k % each >= slow:
-                continue
             start = time.perf_counter()
             found = search.find(query.text)
             taken[name].append(1e3 * (time.perf_counter() - start))
@@ -213,10 +226,18 @@ def compare(names: Names, half: int, each: int, slow: int, chosen: list[str]) ->
     figures = {}
     for name in chosen:
         p50, p99 = np.percentile(taken[name], [50, 99])
-        quality = {kind: [float(np.mean([place < top for place in places])) for top in (1, ITEMS)]
-                   for kind, places in hits[name].items()}
-        figures[name] = {"build": made[name], "bytes": built[name].size(), "p50": float(p50), "p99": float(p99),
-                         "queries": len(taken[name]), "quality": quality}
+        quality = {
+            kind: [float(np.mean([place < top for place in places])) for top in (1, ITEMS)]
+            for kind, places in hits[name].items()
+        }
+        figures[name] = {
+            "build": made[name],
+            "bytes": built[name].size(),
+            "p50": float(p50),
+            "p99": float(p99),
+            "queries": len(taken[name]),
+            "quality": quality,
+        }
     return {"source": names.source, "names": len(names.texts), "figures": figures}
 
 
@@ -243,12 +264,11 @@ def main(words: list[str]) -> None:
     choose = "--choose" in words
     chosen = [word for word in words if word in CONTENDERS] or list(CONTENDERS)
     sources = [names for names in (artists(), generated()) if names is not None]
-    results: dict[str, Any] = {"machine": machine(), "sqlite": sqlite3.sqlite_version}
-    results["data"] = [compare(names, 0 if choose else 1, QUERIES, SLOW, chosen) for names in sources]
+    results: dict[str, Any] = {"machine": machine(), "sqlite": sqlite3.sqlite_version, "each": QUERIES}
+    results["rapidfuzz"] = metadata.version("rapidfuzz")
+    results["data"] = [compare(names, 0 if choose else 1, QUERIES, chosen) for names in sources]
     if not choose:
-        from benchmarks import page_search
-
-        FIGURES.write_text(json.dumps(results, indent=1) + "\n")
+        page_search.FIGURES.write_text(json.dumps(results, indent=1) + "\n")
         page_search.write()
     for one in results["data"]:
         for name, figures in one["figures"].items():

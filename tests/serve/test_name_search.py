@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from komd.serve.name_search import NameIndex, _distances, _letters
+from komd.serve.name_search import NameIndex
+from komd.serve.name_words import plain_names
 
 
 def plain_words(text):
@@ -27,19 +28,15 @@ def prefix_twin(names, query):
     return {k for k, have in enumerate(held) if words and all(any(h.startswith(w) for h in have) for w in words)}
 
 
-def beginning_distance(query, word):
-    """Edits (with exchanges of neighbours) from the query to the nearest beginning of a word, by the plain table."""
-    best = []
-    for end in range(len(word) + 1):
-        a, b = query, word[:end]
-        d = [[max(i, j) if 0 in (i, j) else 0 for j in range(len(b) + 1)] for i in range(len(a) + 1)]
-        for i in range(1, len(a) + 1):
-            for j in range(1, len(b) + 1):
-                d[i][j] = min(d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1]))
-                if i > 1 and j > 1 and a[i - 1] == b[j - 2] and a[i - 2] == b[j - 1]:
-                    d[i][j] = min(d[i][j], d[i - 2][j - 2] + 1)
-        best.append(d[-1][-1])
-    return min(best)
+def edits_between(a, b):
+    """The least number of letters deleted, inserted, changed, or exchanged with a neighbour, by the plain recursion."""
+    d = [[max(i, j) if 0 in (i, j) else 0 for j in range(len(b) + 1)] for i in range(len(a) + 1)]
+    for i in range(1, len(a) + 1):
+        for j in range(1, len(b) + 1):
+            d[i][j] = min(d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1]))
+            if i > 1 and j > 1 and a[i - 1] == b[j - 2] and a[i - 2] == b[j - 1]:
+                d[i][j] = min(d[i][j], d[i - 2][j - 2] + 1)
+    return d[-1][-1]
 
 
 WORD = st.text("abcé", min_size=1, max_size=5)
@@ -57,13 +54,52 @@ def test_beginnings_are_all_found_and_come_first(names, query):
     assert len(found) == len(set(found))
 
 
-@given(
-    st.text("abcd", min_size=1, max_size=8), st.lists(st.text("abcd", min_size=1, max_size=9), min_size=1, max_size=9)
-)
+@given(NAMES, st.randoms(use_true_random=False))
 @settings(max_examples=150, deadline=None)
-def test_distances_are_the_plain_tables(query, words):
-    got = _distances(_letters([query])[0][: len(query)], _letters(words))
-    assert got.tolist() == [beginning_distance(query, word) for word in words]
+def test_a_name_finds_itself_first_or_a_more_popular_one_of_the_same_words(names, random):
+    index = NameIndex(pa.array(names))
+    ranks = np.array(random.sample(range(len(names)), len(names)), np.int32)
+    for number, name in enumerate(names):
+        words = plain_words(name)
+        if words:
+            same = [k for k, other in enumerate(names) if plain_words(other) == words]
+            assert index.find(name, 3, ranks)[0] == min(same, key=lambda k: ranks[k]), (number, name)
+
+
+LONG = st.text("abcdefgh", min_size=4, max_size=9)
+LONG_NAMES = st.lists(st.lists(LONG, min_size=1, max_size=3).map(" ".join), min_size=1, max_size=20, unique=True)
+
+
+@given(LONG_NAMES, st.randoms(use_true_random=False))
+@settings(max_examples=150, deadline=None)
+def test_one_typo_leaves_only_names_as_near_before_the_one_meant(names, random):
+    """Against the distance to every name: what comes before begins as the query does, or is not farther."""
+    index = NameIndex(pa.array(names))
+    meant = random.randrange(len(names))
+    name = names[meant]
+    at = random.choice([k for k in range(1, len(name)) if " " not in name[k - 1 : k + 1]])
+    exchanged = name[: at - 1] + name[at] + name[at - 1] + name[at + 1 :]
+    for query in (exchanged, name[:at] + name[at + 1 :], name[:at] + "z" + name[at:], name[:at] + "z" + name[at + 1 :]):
+        if min(map(len, query.split())) < 3:
+            continue  # typos of such short words are not searched
+        found = index.find(query, len(names)).tolist()
+        assert meant in found, query
+        typed = prefix_twin(names, query)
+        for before in found[: found.index(meant)]:
+            near = edits_between(query.replace(" ", ""), names[before].replace(" ", ""))
+            words = [min(edits_between(word, one) for one in names[before].split()) for word in query.split()]
+            assert before in typed or min(near, sum(words)) <= 1, (query, names[before])
+
+
+@given(LONG_NAMES, st.randoms(use_true_random=False))
+@settings(max_examples=100, deadline=None)
+def test_spaces_do_not_matter(names, random):
+    """The name comes first, or one of the same letters; only a name that is typed exactly may come before."""
+    index = NameIndex(pa.array(names))
+    meant = random.choice(names)
+    at = random.randrange(1, len(meant))
+    for query in (meant.replace(" ", ""), meant[:at] + " " + meant[at:]):
+        assert names[index.find(query, 3)[0]].replace(" ", "") == meant.replace(" ", "")
 
 
 NAMED = [
@@ -99,6 +135,88 @@ NAMED = [
 )
 def test_what_users_type(query, expected):
     assert NameIndex(pa.array(NAMED)).find(query, 10).tolist()[: len(expected) or 10] == expected
+
+
+ARTISTS = ["The Beatles", "Pink Floyd", "P!nk", "Floyd", "AC/DC", "50 Cent", "Daft Punk", "Beatles Revival Band"]
+ARTISTS += [
+    "Spider-Man 2",
+    "The Amazing Spider-Man",
+    "System of a Down",
+    "Björk",
+    "!!!",
+    "The The",
+    "Pink Floyd Tribute",
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("pnik floyd", "Pink Floyd"),
+        ("pinkfloyd", "Pink Floyd"),
+        ("pinkfoyd", "Pink Floyd"),
+        ("pinkfl", "Pink Floyd"),
+        ("floyd pink", "Pink Floyd"),
+        ("floyd", "Floyd"),  # exact, though less popular
+        ("50cent", "50 Cent"),
+        ("ac dc", "AC/DC"),
+        ("acdc", "AC/DC"),
+        ("ac/dc", "AC/DC"),
+        ("daftpunk", "Daft Punk"),
+        ("the beat les", "The Beatles"),
+        ("th ebeatles", "The Beatles"),
+        ("teh beatles", "The Beatles"),
+        ("beatles", "Beatles Revival Band"),
+        ("amazing spiderman", "The Amazing Spider-Man"),  # joined within a name
+        ("spiderman", "Spider-Man 2"),
+        ("revival beat les", "Beatles Revival Band"),  # split within a name
+        ("systemofadwon", "System of a Down"),
+        ("bjrok", "Björk"),
+        ("!!!", "!!!"),
+        ("the the", "The The"),
+    ],
+)
+def test_artists(query, expected):
+    ranks = np.arange(len(ARTISTS), dtype=np.int32)
+    assert ARTISTS[NameIndex(pa.array(ARTISTS)).find(query, 5, ranks)[0]] == expected
+
+
+def test_a_popular_name_beats_a_better_place_of_the_word():
+    names = [*(f"other {k}" for k in range(100)), "Beatles Revival Band", "The Beatles"]
+    ranks = np.arange(len(names), dtype=np.int32)
+    ranks[[0, 101]] = 101, 0
+    assert [names[k] for k in NameIndex(pa.array(names)).find("beatles", 2, ranks)] == names[:-3:-1]
+
+
+HOSTILE = [
+    "x" * 200,
+    "a b " * 50,
+    "-" * 200,
+    "\x00" * 9,
+    "\ud800",
+    "שלום עולם",
+    "\u202eabc",
+    "🎵" * 100,
+    "\ufdfa" * 200,
+]
+HOSTILE += ["ab" * 100, "the " * 60, "%", "' OR 1=1", "a" * 7, "\u0301" * 200, "\U0010ffff" * 50, "ﬃ" * 200, "\n\t "]
+
+
+@pytest.mark.parametrize("query", HOSTILE, ids=ascii)
+def test_hostile_queries_and_names(query):
+    name = query.encode("utf-8", "replace").decode()
+    index = NameIndex(pa.array([*ARTISTS, name, None, "", "aaaa bbbb " * 30]))
+    found = index.find(query, 10).tolist()
+    assert len(found) == len(set(found)) <= 10
+    if len(plain_names(pa.array([name]))[0].as_py()) in range(1, 24):
+        assert found[0] == len(ARTISTS)  # the name itself
+
+
+@given(st.text(max_size=30), st.lists(st.text(max_size=12), max_size=8))
+@settings(max_examples=150, deadline=None)
+def test_any_text(query, names):
+    found = NameIndex(pa.array(names, pa.string())).find(query, 5).tolist()
+    assert len(found) == len(set(found)) <= 5 and set(found) <= set(range(len(names)))
 
 
 def test_n_is_a_limit_and_popularity_decides():

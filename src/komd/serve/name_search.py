@@ -29,9 +29,9 @@ __all__ = ["NameIndex"]
 _EXACT, _JOINED, _TYPED, _EDITED = range(4)
 _SPACE, _TYPO = 1, 2  # costs of edits
 # What counts within a kind of match, in doublings of the rank of popularity (chosen by benchmarks/name_search.py).
-_COST = 4.0
-_INCOMPLETE = 2.0
-_NOT_FIRST = 2.0
+_COST = 8.0
+_INCOMPLETE = 8.0
+_NOT_FIRST = 4.0
 _SPLITS = 12  # ways to move one space that are tried
 _JOINED_TYPOS = 5  # letters of a query whose typos are searched in names without spaces
 
@@ -86,7 +86,9 @@ class _Postings:
         else:
             at = np.repeat(starts - pointers(counts)[:-1], counts) + np.arange(counts.sum())
         items = self._items[at].astype(np.int64)
-        rest = np.repeat((_TYPO * words.edits.astype(np.int64) << 2) | (~words.complete << 1), counts) | ~self._first[at]
+        rest = (
+            np.repeat((_TYPO * words.edits.astype(np.int64) << 2) | (~words.complete << 1), counts) | ~self._first[at]
+        )
         if among is not None:
             wanted = np.zeros(self._count, bool)
             wanted[among] = True
@@ -131,8 +133,8 @@ class NameIndex:
 
     def _named(self, joined: str) -> _Match:
         """The items of this name, without its spaces."""
-        typed = self._names.typed(joined)
-        return self._names.match(SimilarWords(*(part[: typed.complete.sum()] for part in typed)))
+        places, edits, complete = self._names.typed(joined)
+        return self._names.match(SimilarWords(places[complete], edits[complete], complete[complete]))
 
     def _edited(self, words: list[str]) -> Iterator[_Match]:
         """Items whose names match the query but for typos or spaces."""
