@@ -117,6 +117,10 @@ def test_reasons_add_up_to_the_score(running, model, data):
         assert why["others"]["items"] == len(history) - len(parts)
         assert sum(parts) + why["others"]["contribution"] + why["global_term"] == pytest.approx(row["score"], abs=1e-12)
         assert [abs(part) for part in parts] == sorted(map(abs, parts), reverse=True)
+        others = why["others"]
+        assert others["positive"] + others["negative"] == pytest.approx(others["contribution"], abs=1e-12)
+        assert others["positive"] >= 0 >= others["negative"]
+        assert others["positive_items"] + others["negative_items"] <= others["items"]
         told = model.explain(history=history, item=row["item_id"])
         expected = dict(zip(told.table["item_id"].to_pylist(), told.table["contribution"].to_pylist(), strict=True))
         for part in why["contributions"]:

@@ -34,7 +34,8 @@ _POINTS = 240  # of the curve of popularity
 class Reason:
     """Why an item got its score: contributions of the history's items, the largest first, and the rest of the sum.
 
-    Dislikes that count in scores are among the items, and marked. Of the others, `others_positive` add `others_added`.
+    Dislikes that count in scores are among the items, and marked. Of the others, what adds and what takes away is
+    also summed apart.
     """
 
     items: NDArray[np.int32]
@@ -42,8 +43,10 @@ class Reason:
     contributions: NDArray[np.float64]
     others: int
     others_contribution: float
-    others_positive: int
-    others_added: float
+    others_positive: tuple[int, float]
+    """How many of the others add to the score, and how much."""
+    others_negative: tuple[int, float]
+    """How many take away from it, and how much."""
     global_term: float
 
 
@@ -202,8 +205,9 @@ class ModelSnapshot:
             order = np.argsort(-np.abs(parts), kind="stable")
             shown, hidden = order[:largest], order[largest:]
             others = parts[hidden]
-            above = others[others > 0]
-            sums = len(hidden), float(others.sum()), len(above), float(above.sum())
+            above, below = others[others > 0], others[others < 0]
+            sides = (len(above), float(above.sum())), (len(below), float(below.sum()))
+            sums = len(hidden), float(others.sum()), *sides
             reasons.append(Reason(found.items[shown], disliked[shown], parts[shown], *sums, rest))
         return reasons
 

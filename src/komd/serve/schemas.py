@@ -216,7 +216,9 @@ class Other(BaseModel):
     items: int
     contribution: float
     positive_items: int = Field(default=0, description="How many of them add to the score.")
-    positive: float = Field(default=0, description="What those add; the others take away the rest.")
+    positive: float = Field(default=0, description="What those add.")
+    negative_items: int = Field(default=0, description="How many of them take away from the score.")
+    negative: float = Field(default=0, description="What those take away, as a negative number.")
 
 
 class Why(BaseModel):

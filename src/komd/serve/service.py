@@ -380,10 +380,13 @@ def _why(snapshot: ModelSnapshot, reason: Reason) -> schemas.Why:
             texts, names, reason.contributions.tolist(), reason.disliked.tolist(), strict=True
         )
     ]
+    above, below = reason.others_positive, reason.others_negative
     others = schemas.Other(
         items=reason.others,
         contribution=reason.others_contribution,
-        positive_items=reason.others_positive,
-        positive=reason.others_added,
+        positive_items=above[0],
+        positive=above[1],
+        negative_items=below[0],
+        negative=below[1],
     )
     return schemas.Why(contributions=parts, others=others, global_term=reason.global_term)

@@ -7,29 +7,29 @@ import { matchOf } from "./match.js";
 const LISTED = 6; // parts by name; the others are summed
 export const REASONS = LISTED + 1; // one more is asked for, so that no single item is hidden behind a sum
 
-const count = (number) => `${whole(number)} more item${number === 1 ? "" : "s"}`;
-
 // The parts that sum to a score: what the largest items add, the other items together, and the global term.
-// What adds and what takes away is summed apart: otherwise a long history would hide both.
+// What adds and what takes away is summed apart: otherwise the bar of a long history would hide both.
 export function partsOf(row, hueOf) {
   const { contributions, others, global_term } = row.why;
-  const named = contributions.length + others.items <= REASONS ? contributions.length : LISTED;
-  const found = contributions.slice(0, named).map((part) => ({
-    name: part.name, disliked: part.disliked, value: part.contribution, hue: hueOf(part.item_id),
-  }));
-  const up = { items: others.positive_items, value: others.positive };
-  const down = { items: others.items - others.positive_items, value: others.contribution - others.positive };
-  for (const { contribution } of contributions.slice(named)) {
-    const side = contribution > 0 ? up : down;
-    side.items += 1;
-    side.value += contribution;
-  }
+  const all = contributions.length + others.items <= REASONS;
+  const listed = all ? contributions : contributions.filter((part) => part.contribution !== 0).slice(0, LISTED);
+  const found = listed.map((part) => ({ name: part.name, disliked: part.disliked, value: part.contribution, hue: hueOf(part.item_id) }));
+  const hidden = contributions.filter((part) => !listed.includes(part)).map((part) => part.contribution);
+  const above = hidden.filter((value) => value > 0);
+  const below = hidden.filter((value) => value < 0);
+  const up = { items: others.positive_items + above.length, value: total(above, others.positive) };
+  const down = { items: others.negative_items + below.length, value: total(below, others.negative) };
+  const idle = others.items + hidden.length - up.items - down.items;
   const both = up.items > 0 && down.items > 0;
-  if (up.items) found.push({ words: `and ${count(up.items)} together${both ? ", for it" : ""}`, value: up.value, hue: "rest" });
-  if (down.items) found.push({ words: `and ${count(down.items)} together${both ? ", against it" : ""}`, value: down.value, hue: "rest" });
+  if (up.items) found.push({ words: `and ${more(up.items)} together${both ? ", for it" : ""}`, value: up.value, hue: "rest" });
+  if (down.items) found.push({ words: `and ${more(down.items)} together${both ? ", against it" : ""}`, value: down.value, hue: "rest" });
+  if (idle) found.push({ words: `and ${more(idle)} without effect`, value: 0, hue: "rest" });
   if (global_term !== 0) found.push({ words: "what you did not choose", value: global_term, hue: "pull" });
   return found;
 }
+
+const more = (items) => `${whole(items)} more item${items === 1 ? "" : "s"}`;
+const total = (values, start = 0) => values.reduce((sum, value) => sum + value, start);
 
 export const positive = (parts) => parts.reduce((sum, part) => sum + Math.max(0, part.value), 0);
 

@@ -14,6 +14,7 @@ export async function retried(work, { signal, trouble }) {
     try {
       const found = await work();
       trouble(null);
+      if (failures) hurry(); // the service is back: others need not wait any longer
       return found;
     } catch (error) {
       if (signal.aborted || !error.passing) throw error;
