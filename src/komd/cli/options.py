@@ -268,9 +268,9 @@ def event_store(url: str, key_file: Path | None, model: Path) -> Iterator[EventS
     # Only a service makes the key of a PostgreSQL store, and it may be that of another model.
     known = model if forget_key.beside_model(model).is_file() else None
     file = forget_key.key_file(url, key_file, known)
+    events = EventStore(url, key_file=file)
     if (words := forget_key.warning(file)) is not None:
         show.note(words)
-    events = EventStore(url, key_file=file)
     try:
         yield events
     finally:

@@ -9,6 +9,9 @@
     model_snapshot.py   one model with its names: lists, reasons, similar items       name_search.py    items by name
     event_store.py      live histories                      event_databases.py    SQLite or PostgreSQL
     event_tables.py     what the store's tables hold        event_erasure.py      forgotten ids leave the files
+    forget_key.py       the key of the marks of forgotten users, in a file            forgotten_users.py    who they are
+    store_circuit.py    refuses at once while the store does not answer
+    postgresql_connection.py                                gives up on a silent server
 
 A request takes one snapshot of the model and keeps it to its end, so a new model may be loaded at any moment. Whatever
 solves, searches or waits for the database runs in threads; the event loop only reads and writes.

@@ -23,6 +23,7 @@ from komd.models.registry import restored
 from komd.serve.event_store import EventStore, StoreError
 from komd.serve.publication import LearnedState, Publication, folder_version
 from komd.serve.serve_settings import Settings
+from komd.serve.store_circuit import CircuitOpen
 from komd.serve.store_updates import StoreFollower
 
 __all__ = ["Learner", "updatable"]
@@ -66,9 +67,11 @@ class Learner:
         while not stopping.wait(wait):
             try:
                 wait = self.step()
+            except CircuitOpen as error:  # the log says already that the store does not answer
+                wait = error.retry_after
             except StoreError as error:
                 log.warning("learning waits for the store: %s", error)
-                wait = _RETRY
+                wait = error.retry_after
 
     def step(self) -> float:
         """Look at the store and the model folder once, and learn if it is time to; returns how long to wait then."""
