@@ -114,6 +114,11 @@ def until(condition, seconds=30, pause=0.05):
     return False
 
 
+def same_lists(*answers: dict) -> bool:
+    """Whether lists are the same; each has an id of its own."""
+    return all(answer | {"recommendation_id": ""} == answers[0] | {"recommendation_id": ""} for answer in answers)
+
+
 def received(line: socket.socket, wait: float = 5.0) -> bytes:
     line.settimeout(wait)
     parts = []

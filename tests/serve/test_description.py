@@ -26,6 +26,7 @@ LABELS = [
         "GET /v1/learning",
     ),
     *("POST /v1/recommend", "POST /v1/recommend/batch", "GET /v1/users/{user_id}/recommendations"),
+    *("DELETE /v1/events/{event_id}", "GET /v1/report"),
     *("POST /v1/events", "GET /v1/users", "GET /v1/users/{user_id}", "DELETE /v1/users/{user_id}"),
     *("GET /v1/items", "GET /v1/items/{item_id}", "GET /v1/items/{item_id}/similar", "GET /v1/popularity"),
 ]

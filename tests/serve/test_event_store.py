@@ -147,7 +147,7 @@ def test_users_of_withdrawn_pairs_alone_are_not_listed(events):
 def test_weights_and_times_of_any_size(events):
     for k, (weight, when) in enumerate([(5e-324, -62_135_596_800_000), (1e30, 253_402_300_799_999), (0.1, 0)]):
         events.add([NewEvent("ana", str(k), "chosen", weight, when)]).result()
-        assert events.history("ana").events[k][3:] == (weight, when)
+        assert events.history("ana").events[k][3:5] == (weight, when)
 
 
 def test_histories_are_in_the_order_they_came(events):
@@ -167,7 +167,7 @@ def test_forgetting_is_whole_and_leaves_no_id(events, store):
     assert events.among_forgotten(["ana-secret", "bo"]) == {"ana-secret"}
     assert events.users("", 10) == ["bo"]
     with events._engine.connect() as connection:
-        tables = [events._tables.events, events._tables.forgotten, events._tables.settings]
+        tables = [events._tables.events, events._tables.log, events._tables.forgotten, events._tables.settings]
         held = repr([connection.execute(table.select()).all() for table in tables])
     assert "secret" not in held
     events.add(pairs(("ana-secret", "i9"))).result()  # someone who comes back begins anew
@@ -326,8 +326,19 @@ INSERT INTO komd_events VALUES ('ana', 'i1', 1700000000000, 'chosen', NULL, NULL
     ('ana', 'i2', 1700000000001, 'chosen', NULL, NULL), ('bo', 'i1', 1700000000002, 'disliked', NULL, 5);
 """,
 }
+FORMER["3"] = (
+    FORMER["2"]
+    .replace("time BIGINT,", "time BIGINT, seq BIGINT DEFAULT 1 NOT NULL,")
+    .replace("NULL)", "NULL, 1)")
+    .replace(", 5)", ", 5, 1)")
+    + """
+CREATE INDEX komd_events_seq ON komd_events (seq, user_id, item_id);
+CREATE TABLE komd_forgotten (mark TEXT NOT NULL PRIMARY KEY, seq BIGINT DEFAULT 1 NOT NULL);
+CREATE INDEX komd_forgotten_seq ON komd_forgotten (seq);
+"""
+)
 FORMER_MARKS = """
-CREATE TABLE komd_forgotten (mark TEXT NOT NULL PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS komd_forgotten (mark TEXT NOT NULL PRIMARY KEY);
 CREATE TABLE komd_settings (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL);
 INSERT INTO komd_settings VALUES ('format', '{number}'), ('key', '{key}');
 INSERT INTO komd_forgotten VALUES ('cd');
@@ -358,31 +369,41 @@ def indexes(address):
         found = sql.inspect(connection)
         return [
             (index["name"], index["column_names"])
-            for name in ("komd_events", "komd_forgotten")
-            for index in found.get_indexes(name)
+            for name in ("komd_events", "komd_forgotten", "komd_log")
+            for index in sorted(found.get_indexes(name), key=lambda index: index["name"])
         ]
 
 
 def test_a_store_of_a_former_format_is_changed_in_place(former, tmp_path):
-    bo = ("bo", "i1", "chosen", None, 1700000000002)
-    if dict(table(former, "komd_settings"))["format"] == "2":
-        bo = ("bo", "i1", "disliked", None, 5)
+    bo = ("bo", "i1", "chosen", None, 1700000000002, None)
+    if dict(table(former, "komd_settings"))["format"] != "1":
+        bo = ("bo", "i1", "disliked", None, 5, None)
     events = EventStore(former)
-    old = [("i1", 1700000000000, "chosen", None, 1700000000000), ("i2", 1700000000001, "chosen", None, 1700000000001)]
+    old = [
+        ("i1", 1700000000000, "chosen", None, 1700000000000, None),
+        ("i2", 1700000000001, "chosen", None, 1700000000001, None),
+    ]
     assert events.history("ana").events == old
-    first = [("ana", item, kind, weight, when) for item, _, kind, weight, when in old]
+    first = [("ana", item, *what) for item, _, *what in old]
     assert events.changes(0) == (1, [*first, bo], ["cd"], False)
     assert events.changes(0, limit=1) == events.changes(0)  # a commit is never divided
     assert events.add(pairs(("ana", "i1"))).result() == 0  # nothing new, also after the change
     assert events.history("ana").events == old and events.last_seq() == 1
     assert events.add([NewEvent("ana", "i2", "disliked", None, 3)]).result() == 1
     assert [event.kind for event in events.history("ana").events] == ["chosen", "disliked"]
-    assert events.changes(1) == (2, [("ana", "i2", "disliked", None, 3)], [], False)
+    assert events.changes(1) == (2, [("ana", "i2", "disliked", None, 3, None)], [], False)
+    # What was known before is one event, to which the pair returns.
+    before, since = events.logged("ana")
+    assert (before.item, before.kind, before.at, since.kind) == ("i2", "chosen", 1700000000001, "disliked")
+    assert events.withdraw(since.event_id).result() == ("ana", "i2", 3)
+    assert events.changes(1) == (3, [("ana", "i2", "chosen", None, 1700000000001, None)], [], False)
+    assert events.withdraw(before.event_id).result() == ("ana", "i2", 4)
+    assert items(events, "ana") == ["i1"] and events.logged("ana") == []
     events.close()
     assert table(former, "komd_settings") == [
-        ("format", "3"),
+        ("format", "4"),
         ("key_check", ForgetKey(bytes.fromhex("ab" * 32)).check),
-        ("seq", "2"),
+        ("seq", "4"),
     ]
     fresh = f"sqlite:///{tmp_path / 'fresh.db'}"
     EventStore(fresh).close()
@@ -392,6 +413,8 @@ def test_a_store_of_a_former_format_is_changed_in_place(former, tmp_path):
         == [
             ("komd_events_seq", ["seq", "user_id", "item_id"]),
             ("komd_forgotten_seq", ["seq"]),
+            ("komd_log_event", ["event_id"]),
+            ("komd_log_recommendation", ["recommendation"]),
         ]
     )
     EventStore(former).close()
@@ -402,7 +425,7 @@ def test_a_change_of_format_that_is_interrupted_leaves_the_former(former, monkey
     with monkeypatch.context() as patched:
         from komd.serve.event_tables import _ADDED
 
-        added = {**_ADDED, "2": (("komd_events", "seq"), ("komd_forgotten", "no such"))}
+        added = {**_ADDED, "3": (("komd_events", "least"), ("komd_forgotten", "no such"))}
         patched.setattr("komd.serve.event_tables._ADDED", added)
         with pytest.raises(KeyError):
             EventStore(former)
@@ -416,7 +439,7 @@ def test_workers_that_start_together_change_the_format_once(former):
     with ThreadPoolExecutor(6) as threads:
         opened = list(threads.map(EventStore, [former] * 6))
     assert all(items(events, "ana") == ["i1", "i2"] for events in opened)
-    assert len(table(former, "komd_events")[0]) == 7
+    assert len(table(former, "komd_events")[0]) == 8
     for events in opened:
         events.close()
 
@@ -578,14 +601,14 @@ def test_a_reader_of_changes_misses_nothing(events, store):
             break
     assert [writer.returncode for writer in writers] == [0, 0, 0]
     held = {
-        (user, item): (kind, weight, at if when is None else when)
-        for user, item, at, kind, weight, when, _ in table(store, "komd_events")
+        (user, item): (kind, weight, at if when is None else when, least)
+        for user, item, at, kind, weight, when, _, least in table(store, "komd_events")
     }
     assert known == held and held
     assert seq == events.last_seq() and several > 10
     # Every commit has a number of its own: the rows of each number were stored together.
     stored = {}
-    for _, _, at, _, _, _, number in table(store, "komd_events"):
+    for _, _, at, _, _, _, number, _ in table(store, "komd_events"):
         stored.setdefault(number, []).append(at)
     assert all(before <= after for before, after in itertools.pairwise(max(stored[k]) for k in sorted(stored)))
 

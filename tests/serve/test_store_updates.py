@@ -58,11 +58,15 @@ def data_of(pairs, *, valued):
 def twin(base, rows, forgotten, *, valued):
     """What the base's pairs and the store's rows come to, pair by pair."""
     pairs = {pair: state for pair, state in base.items() if pair[0] not in forgotten}
-    for (user, item), (kind, weight, time) in rows.items():
+    for (user, item), (kind, weight, time, least) in rows.items():
+        if kind == "none":
+            continue
         held = pairs.pop((user, item), None)
         if kind == "chosen":
-            was = held if held is not None and held[0] == CHOSEN else (CHOSEN, 1.0, -(2**63))
-            pairs[user, item] = (CHOSEN, was[1] if weight is None else weight, max(was[2], 1000 * time))
+            was = held if held is not None and held[0] == CHOSEN else (CHOSEN, None, -(2**63))
+            if weight is None:
+                weight = max((value for value in (was[1], least) if value is not None), default=1.0)
+            pairs[user, item] = (CHOSEN, weight, max(was[2], 1000 * time))
         elif kind == "disliked":
             pairs[user, item] = (DISLIKED, None, 0)
     return data_of(pairs, valued=valued)
@@ -83,11 +87,16 @@ EVENT = st.builds(
     st.sampled_from(["chosen", "chosen", "disliked", "withdrawn"]),
     st.none() | st.sampled_from([0.25, 2.0]),
     st.integers(0, 9),
+    st.none() | st.sampled_from(["view", "purchase"]),
+    st.none() | st.sampled_from([0.25, 0.75, 2.0, 4.0]),
+    st.none(),
+    st.none(),
 )
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("post"), st.lists(EVENT, min_size=1, max_size=4)),
         st.tuples(st.just("forget"), USERS),
+        st.tuples(st.just("withdraw"), st.integers(0, 30)),
         st.tuples(st.just("follow"), st.none()),
     ),
     max_size=14,
@@ -107,20 +116,24 @@ def test_a_model_that_follows_equals_a_fit(tmp_path_factory, base, steps, valued
     events = EventStore(f"sqlite:///{tmp_path_factory.mktemp('s') / 'e.db'}")
     try:
         follower, fresh = StoreFollower(events, model.catalogue), model.view()
-        forgotten = set()
+        forgotten, ids = set(), []
         for what, given_ in steps:
             if what == "post":
                 posted = [
-                    event._replace(weight=None) if event.kind != "chosen" or not valued else event for event in given_
+                    event._replace(weight=None, least=None) if event.kind != "chosen" or not valued else event
+                    for event in given_
                 ]
                 events.add(posted).result(20)
+                ids += [events.event_id(event) for event in posted]
+            elif what == "withdraw" and ids:
+                events.withdraw(ids[given_ % len(ids)]).result(20)
             elif what == "forget":
                 events.forget(given_).result(20)
                 forgotten.add(given_)
-            else:
+            elif what == "follow":
                 follow(follower, model)
         follow(follower, model)
-        rows = {(e.user, e.item): (e.kind, e.weight, e.time) for e in events.changes(0).events}
+        rows = {(e.user, e.item): (e.kind, e.weight, e.time, e.least) for e in events.changes(0).events}
         expected = model.clone().fit(twin(base, rows, forgotten, valued=valued))
         assert_same(model, expected)
         follow(StoreFollower(events, fresh.catalogue), fresh, limit=1)  # all of it at once, or commit by commit
@@ -208,6 +221,24 @@ def test_a_store_as_data(events):
     assert [(data.users[u], data.items[i]) for u, i in zip(data.dislikes.rows, data.dislikes.indices, strict=True)] == [
         ("bo", "i7")
     ]
+
+
+def test_a_store_with_types_as_data(events):
+    posted = [
+        NewEvent("ana", "i7", time=5, type="view", least=0.5),
+        NewEvent("ana", "i7", time=6, type="purchase", least=4.0),
+        NewEvent("ana", "i9", time=7),
+        NewEvent("bo", "i7", "chosen", 2.0, 8, "purchase"),
+        NewEvent("bo", "i9", "ignored", None, 9, "impression"),
+    ]
+    events.add(posted).result(20)
+    data = stored_interactions(events)
+    pairs = zip(data.rows, data.indices, data.weights, strict=True)
+    assert {(data.users[u], data.items[i]): w for u, i, w in pairs} == {
+        ("ana", "i7"): 4.0,
+        ("ana", "i9"): 1.0,
+        ("bo", "i7"): 2.0,
+    }
 
 
 def test_a_store_without_weights_or_choices(events):

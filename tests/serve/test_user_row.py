@@ -15,7 +15,7 @@ from komd.serve.user_row import NO_TIME, UserRow, histories_of
 ITEMS = st.integers(0, 9)
 WEIGHTS = st.none() | st.sampled_from([0.5, 1.0, 3.0])
 EVENTS = st.dictionaries(
-    ITEMS, st.tuples(st.sampled_from(["chosen", "disliked", "withdrawn"]), WEIGHTS, st.integers(0, 9))
+    ITEMS, st.tuples(st.sampled_from(["chosen", "disliked", "withdrawn"]), WEIGHTS, WEIGHTS, st.integers(0, 9))
 )
 
 
@@ -49,20 +49,22 @@ def test_joined(chosen, weighted, timed, dislikes, seen, events):
     said = [event for event in events.values() if event[0] == "chosen"]
     found = row_of(chosen, weighted, timed, dislikes, seen).joined(
         numbers["chosen"],
-        [weight for _, weight, _ in said],
+        [weight for _, weight, _, _ in said],
         [when for *_, when in said],
         numbers["disliked"],
         numbers["withdrawn"],
+        [least for _, _, least, _ in said],
     )
     expected = {
         item: [weight if weighted and weight is not None else 1.0, 1000 * when if timed else NO_TIME]
         for item, (weight, when) in chosen.items()
     }
-    for item, (kind, weight, when) in events.items():
-        held = expected.pop(item, [1.0, NO_TIME])
+    for item, (kind, weight, least, when) in events.items():
+        held = expected.pop(item, [None, NO_TIME])
         dislikes.discard(item)
         if kind == "chosen":
-            expected[item] = [held[0] if weight is None else weight, max(held[1], 1000 * when)]
+            known = [value for value in (held[0], least) if value is not None]
+            expected[item] = [max(known, default=1.0) if weight is None else weight, max(held[1], 1000 * when)]
         elif kind == "disliked":
             dislikes.add(item)
         else:

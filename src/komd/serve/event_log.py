@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import base64
 import functools
-import hashlib
 import hmac
 import json
+import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sql
@@ -93,14 +93,22 @@ class EventLog:
         )
         log, events = tables.log, tables.events
         adding, storing = tables.insert(log), tables.insert(events)
-        self.add = adding.on_conflict_do_update(
-            index_elements=[log.c.event_id],
-            set_={name: adding.excluded[name] for name in ("time", "at", "seq", "position")},
+        self.add = _of_rows(
+            adding.on_conflict_do_update(
+                index_elements=[log.c.event_id],
+                set_={name: adding.excluded[name] for name in ("time", "at", "seq", "position")},
+            ),
+            tables.dialect,
         )
-        self.store = storing.on_conflict_do_update(
-            index_elements=[events.c.user_id, events.c.item_id],
-            set_={name: storing.excluded[name] for name in ("at", "kind", "weight", "time", "seq", "least")},
+        """For rows of all columns of the log, as tuples."""
+        self.store = _of_rows(
+            storing.on_conflict_do_update(
+                index_elements=[events.c.user_id, events.c.item_id],
+                set_={name: storing.excluded[name] for name in ("at", "kind", "weight", "time", "seq", "least")},
+            ),
+            tables.dialect,
         )
+        """For rows of all columns of the pairs, as tuples."""
         columns = [log.c[name] for name in _LOGGED]
         self.one = sql.select(*columns).where(log.c.event_id == sql.bindparam("event"))
         self.of_pair = (
@@ -125,12 +133,38 @@ class EventLog:
         """The id of an event: as it was given, or derived, the same each time the event is sent."""
         if event.event_id is not None:
             return event.event_id
-        said = json.dumps((*event[:6], event.recommendation), ensure_ascii=False).encode()
-        found = hmac.digest(self._key, said, hashlib.sha256)[:_ID_BYTES]
-        return base64.urlsafe_b64encode(found).rstrip(b"=").decode()
+        user, item, kind, weight, when, name, _, _, shown = event
+        said = f"{user}\0{item}\0{kind}\0{weight}\0{when}\0{name}\0{shown}"  # none of them has a NUL
+        found = hmac.digest(self._key, said.encode(), "sha256")[:_ID_BYTES]
+        return base64.urlsafe_b64encode(found)[:-2].decode()  # without the padding
+
+
+def _of_rows(statement: Any, dialect: sql.Dialect) -> str:
+    """A statement for the driver, with a mark for each value of a row.
+
+    SQLAlchemy takes longer to prepare the values of many rows than SQLite to store them.
+    """
+    return re.sub(r"%\(\w+\)s", "%s", str(statement.compile(dialect=dialect)))
 
 
 _LOGGED = ("event_id", "user_id", "item_id", "kind", "type", "weight", "least", "time", "at", "recommendation")
+
+
+class _LogRow(NamedTuple):
+    """A row of the log: its columns in their order."""
+
+    user_id: str
+    item_id: str
+    event_id: str
+    kind: str
+    type: str | None
+    weight: float | None
+    least: float | None
+    time: int | None
+    at: int
+    seq: int
+    position: int
+    recommendation: str | None
 
 
 class _Known(NamedTuple):
@@ -168,11 +202,11 @@ class EventCommit:
             event_id: _Known((user, item), when)
             for event_id, user, item, when in self._selected(self._log.known, [[one] for one in ids])
         }
-        for row in former.values():
-            known.setdefault(row["event_id"], _Known((row["user_id"], row["item_id"]), row["time"]))
-        added: dict[str, dict[str, Any]] = {}
-        stored: dict[_Pair, dict[str, Any]] = {}
-        attributed: list[LoggedEvent] = []
+        for pair, row in former.items():
+            known.setdefault(row.event_id, _Known(pair, row.time))
+        added: dict[str, _LogRow] = {}
+        stored: dict[_Pair, tuple[Any, ...]] = {}
+        attributed: list[NewEvent] = []
         now = time.time_ns() // 1_000_000
         answers = []
         for post in posts:
@@ -187,7 +221,7 @@ class EventCommit:
                     continue
                 row = self._row(event_id, event, when, now)
                 if before is None and event.recommendation is not None:
-                    attributed.append(_logged(row))
+                    attributed.append(event)
                 added[event_id], known[event_id] = row, _Known(pair, when)
                 if after is not None and after != state:
                     states[pair] = after
@@ -198,19 +232,19 @@ class EventCommit:
             self._count(attributed, 1)
             self.attributed.update(recommendation_of(event.recommendation or "").arm for event in attributed)
         if added:
-            touched = {(row["user_id"], row["item_id"]) for row in added.values()}
-            for pair in touched.intersection(former):
-                added.setdefault(former[pair]["event_id"], former[pair])
-            self._connection.execute(self._log.add, sorted(added.values(), key=_place))
+            if former:
+                for pair in {row[:2] for row in added.values()}.intersection(former):
+                    added.setdefault(former[pair].event_id, former[pair])
+            self._connection.exec_driver_sql(self._log.add, sorted(added.values(), key=_place))
             self.changed = True
         if stored:
-            self._connection.execute(self._log.store, [stored[pair] for pair in sorted(stored)])
+            self._connection.exec_driver_sql(self._log.store, [stored[pair] for pair in sorted(stored)])
         return answers
 
     def _selected(self, statement: Any, given: list[Any]) -> Any:
         return self._connection.execute(statement, {"given": json.dumps(given, ensure_ascii=False)})
 
-    def _read_pairs(self, pairs: Iterable[_Pair]) -> tuple[dict[_Pair, EventState], dict[_Pair, dict[str, Any]]]:
+    def _read_pairs(self, pairs: Iterable[_Pair]) -> tuple[dict[_Pair, EventState], dict[_Pair, _LogRow]]:
         """The states of pairs that have one; and of pairs that have no log, what is known of them as rows of it."""
         states, former = {}, {}
         for user, item, kind, weight, least, when, at, seq, in_log in self._selected(self._log.pairs, list(pairs)):
@@ -220,28 +254,17 @@ class EventCommit:
             if not in_log:
                 event = NewEvent(user, item, kind, weight, when)
                 row = self._row(self._log.event_id(event), event, at if when is None else when, at)
-                former[user, item] = row | {"least": least, "seq": seq, "position": -1}
+                former[user, item] = row._replace(least=least, seq=seq, position=-1)
         return states, former
 
-    def _row(self, event_id: str, event: NewEvent, when: int | None, now: int) -> dict[str, Any]:
+    def _row(self, event_id: str, event: NewEvent, when: int | None, now: int) -> _LogRow:
         self._position += 1
-        return {
-            "event_id": event_id,
-            "user_id": event.user,
-            "item_id": event.item,
-            "kind": event.kind,
-            "type": event.type,
-            "weight": event.weight,
-            "least": event.least,
-            "time": when,
-            "at": now,
-            "seq": self._seq,
-            "position": self._position,
-            "recommendation": event.recommendation,
-        }
+        user, item, kind, weight, _, name, least, _, shown = event
+        return _LogRow(user, item, event_id, kind, name, weight, least, when, now, self._seq, self._position, shown)
 
-    def _pair_row(self, pair: _Pair, state: EventState, now: int) -> dict[str, Any]:
-        return {"user_id": pair[0], "item_id": pair[1], "at": now, "seq": self._seq, **state._asdict()}
+    def _pair_row(self, pair: _Pair, state: EventState, now: int) -> tuple[Any, ...]:
+        """A row of the pairs: its columns in their order."""
+        return *pair, now, state.kind, state.weight, state.time, self._seq, state.least
 
     # ---- withdrawing one --------------------------------------------------------------------------------------
 
@@ -262,12 +285,12 @@ class EventCommit:
         if state != before:
             now = time.time_ns() // 1_000_000
             row = self._pair_row(pair, EventState("none", None, None, now) if state is None else state, now)
-            self._connection.execute(self._log.store, row)
+            self._connection.exec_driver_sql(self._log.store, row)
         return WithdrawnEvent(*pair, self._seq)
 
     # ---- the report -------------------------------------------------------------------------------------------
 
-    def _count(self, events: Sequence[LoggedEvent], step: int) -> None:
+    def _count(self, events: Sequence[NewEvent | LoggedEvent], step: int) -> None:
         """Count events that go back to recommendations, before they are in the log or after they were removed."""
         asked = list({(event.recommendation,) for event in events})
         clicked = {row[0] for row in self._selected(self._log.clicked, asked)}
@@ -302,9 +325,5 @@ def _said(
     return when, _joined(state, *said, when)
 
 
-def _logged(row: dict[str, Any]) -> LoggedEvent:
-    return LoggedEvent._make(row[name] for name in _LOGGED)
-
-
-def _place(row: Mapping[str, Any]) -> tuple[str, str, str]:
-    return row["user_id"], row["item_id"], row["event_id"]
+def _place(row: _LogRow) -> tuple[str, str, str]:
+    return row[:3]

@@ -18,8 +18,9 @@
     komd_settings(name, value)
         the format, a check value of the key of those hashes (`forget_key.py`), and `seq`, the number of the last commit
 
-Format 1 had no kind, weight and time, format 2 no seq, format 3 no least, log and report. New columns are null or constant in old rows, so that adding
-them takes a moment however large the table is; building the index of seq takes seconds for millions of rows.
+Format 1 had no kind, weight and time, format 2 no seq, format 3 no least, log and report. New columns are null or
+constant in old rows, so that adding them takes a moment however large the table is; building the index of seq takes
+seconds for millions of rows.
 """
 
 from __future__ import annotations

@@ -71,11 +71,12 @@ class UserRow:
         times: Sequence[int],
         disliked: NDArray[np.int32],
         withdrawn: NDArray[np.int32],
-        least: Sequence[float | None] = (),
+        least: Sequence[float | None],
     ) -> UserRow:
         """This row of a model with what was posted since, each item once.
 
-        That are choices with weights and times (milliseconds), dislikes, and items that are withdrawn.
+        That are choices with weights and times (milliseconds), dislikes, and items that are withdrawn; and what each
+        choice weighs at least.
 
         The weight of an item that was chosen before stays if no other is given, and is raised to its `least`; its time
         is the later one. A new item weighs its `least` if no weight is given, or 1.
@@ -88,11 +89,9 @@ class UserRow:
         if self.weights is not None or any(weight is not None for weight in (*weights, *least)):
             all_weights = np.ones(len(items), np.float32)
             raised = np.array([weight is not None for weight in least], bool)
-            all_weights[since[: len(raised)][raised]] = 0  # unless it was chosen before
+            all_weights[since[raised]] = 0  # unless it was chosen before
             all_weights[before] = 1 if self.weights is None else self.weights[kept]
-            if raised.any():
-                places = since[: len(raised)][raised]
-                all_weights[places] = np.maximum(all_weights[places], _weights(least)[raised])
+            all_weights[since[raised]] = np.maximum(all_weights[since[raised]], _weights(least)[raised])
             given = np.array([weight is not None for weight in weights], bool)
             all_weights[since[given]] = _weights(weights)[given]
         if self.times is not None or len(chosen):
