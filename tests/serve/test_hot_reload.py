@@ -69,9 +69,9 @@ def test_models_come_and_go_under_load(settings, serving, folder):
     assert until(lambda: counted(service, "komd_model_reloads_total") >= 8)
 
 
-def counted(service, name):
+def counted(service, name, arm="main"):
     lines = service.client.get("/v1/metrics").text.splitlines()
-    return next(float(line.split()[1]) for line in lines if line.startswith(name + " "))
+    return next((float(line.split()[1]) for line in lines if line.startswith(f'{name}{{arm="{arm}"}} ')), 0.0)
 
 
 def test_histories_stay_when_the_model_changes(settings, serving, folder):

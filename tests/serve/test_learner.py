@@ -439,7 +439,7 @@ def test_a_damaged_publication_is_refused_and_the_old_model_stays(learning):
     damaged = learned.folder.with_name("damaged.json")
     damaged.write_text("{")
     damaged.replace(learned.publication.model / "manifest.json")  # at once: it is refused once
-    assert until(lambda: "komd_model_refusals_total 1.0" in service.client.get("/v1/metrics").text)
+    assert until(lambda: 'komd_model_refusals_total{arm="main"} 1.0' in service.client.get("/v1/metrics").text)
     assert service.get("/v1/model")["version"] == before
     learned.post(("dee", "i1"))
     assert caught_up(learned, service)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator
 from komd.errors import KomdError
 from komd.serve import schemas
 from komd.serve.access import decoded
+from komd.serve.event_store import StoreError
 from komd.serve.prometheus import CONTENT_TYPE, ServiceMetrics
 from komd.serve.request_queue import RequestQueue
 from komd.serve.service import Service
@@ -33,7 +34,7 @@ _DESCRIPTIONS = {
     403: "The request comes from a page of another site",
     404: "Not known",
     408: "The body came too slowly",
-    409: "The new model cannot be used; the old one stays",
+    409: "The new model cannot be used, and the old one stays; or there is no candidate to decide on",
     413: "The body is too long",
     421: "The Host is not a name of this machine",
     422: "Something in the request is wrong, in words",
@@ -82,17 +83,29 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
             raise HTTPException(404, missing)
         return response
 
+    served = {arm.name: metrics.recommendations.labels(arm.name) for arm in service.arms.all}
+
+    def counted(lists: list[schemas.RecommendationList]) -> list[schemas.RecommendationList]:
+        for each in lists:
+            served[each.arm].inc()
+        return lists
+
     # ---- recommending -----------------------------------------------------------------------------------------
 
     @app.post("/v1/recommend", response_model=schemas.RecommendationList, responses=errors(*_BODY), tags=["recommend"])
     async def recommend(ask: schemas.Ask) -> Response:
         """The best items for a user id or for a history."""
-        return await answer(queues.compute if ask.user_id is None else queues.store, lambda: service.recommend(ask))
+        queue = queues.compute if ask.user_id is None else queues.store
+        return await answer(queue, lambda: counted([service.recommend(ask)])[0])
 
     @app.post("/v1/recommend/batch", response_model=schemas.BatchAnswer, responses=errors(*_BODY), tags=["recommend"])
     async def recommend_batch(batch: schemas.Batch) -> Response:
-        """Several lists at once, by one model."""
-        return await answer(queues.batch, lambda: schemas.BatchAnswer(answers=service.recommend_all(batch.requests)))
+        """Several lists at once, by one model; while a candidate is tried, each by the model that serves its user."""
+
+        def lists() -> schemas.BatchAnswer:
+            return schemas.BatchAnswer(answers=counted(service.recommend_all(batch.requests)))
+
+        return await answer(queues.batch, lists)
 
     @app.get("/v1/users/{user_id}/recommendations", response_model=schemas.RecommendationList, tags=["recommend"])
     async def recommend_user(
@@ -106,7 +119,7 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
         ask = schemas.Ask(
             user_id=user_id, n=n, exclude_seen=exclude_seen, explain=explain, exclude_low_rated=exclude_low_rated
         )
-        return await answer(queues.store, lambda: service.recommend(ask))
+        return await answer(queues.store, lambda: counted([service.recommend(ask)])[0])
 
     # ---- users ------------------------------------------------------------------------------------------------
 
@@ -192,6 +205,39 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
     async def learning() -> Response:
         """How far the model in use has learned what is stored."""
         return await answer(queues.store, service.learning)
+
+    # ---- the candidate ----------------------------------------------------------------------------------------
+
+    async def decided(decision: Callable[[], None]) -> Response:
+        try:
+            await asyncio.to_thread(decision)
+        except StoreError:
+            raise
+        except KomdError as error:
+            raise HTTPException(409, service.arms.without_folders(str(error))) from error
+        return _json(service.candidate())
+
+    @app.get("/v1/candidate", response_model=schemas.CandidateModel, tags=["service"])
+    async def candidate() -> Response:
+        """The model that is tried on a share of the users, as this worker knows it."""
+        return _json(service.candidate())
+
+    @app.put("/v1/candidate", response_model=schemas.CandidateModel, responses=errors(409, *_BODY), tags=["service"])
+    async def share_candidate(new: schemas.CandidateShare) -> Response:
+        """Let the candidate serve another share of the users. Other workers follow within a second or two."""
+        return await decided(lambda: service.arms.set_share(new.share))
+
+    @app.post("/v1/candidate/promote", response_model=schemas.CandidateModel, responses=errors(409), tags=["service"])
+    async def promote_candidate() -> Response:
+        """Make the candidate the main model: it is saved over it. Other workers follow within a second or two."""
+        return await decided(service.arms.promote)
+
+    @app.delete("/v1/candidate", response_model=schemas.CandidateModel, responses=errors(409), tags=["service"])
+    async def drop_candidate() -> Response:
+        """Let the candidate serve nobody. Its folder stays as it is."""
+        return await decided(service.arms.drop)
+
+    # ---- health -----------------------------------------------------------------------------------------------
 
     @app.get("/v1/health", response_model=schemas.Health, tags=["service"])
     async def health() -> Response:

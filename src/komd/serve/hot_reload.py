@@ -4,6 +4,8 @@ The folder is checked every second. When anything in it has changed, the new mod
 while the old one serves; then it replaces the old one by one assignment. A request keeps the snapshot it began with. A
 model that cannot be loaded is refused and the old one stays, until the folder changes again.
 
+So is one that has lost most of its users or items, unless the service was told that it may (`model_size.py`).
+
 With a learner beside the service, the folder is the one in which it publishes: nothing else writes there, so checksums
 are not checked, and `learned` says which commits of the store the model in use has.
 """
@@ -24,6 +26,7 @@ import pyarrow as pa
 from komd import journal, store
 from komd.errors import InputError, KomdError, ModelFileError
 from komd.serve.item_names import read_names
+from komd.serve.model_size import ModelSize
 from komd.serve.model_snapshot import ModelSnapshot
 from komd.serve.publication import LearnedState, Publication, model_version
 
@@ -48,10 +51,18 @@ def _version(folder: Path, manifest: bytes) -> str:
 class ModelWatcher:
     """The model of a folder: `current` is always the newest that works."""
 
-    def __init__(self, folder: Path, items: Path | None = None, publication: Publication | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        items: Path | None = None,
+        publication: Publication | None = None,
+        *,
+        allow_shrink: bool = False,
+    ) -> None:
         self._folder = folder if publication is None else publication.model
         self._items = items
         self._publication = publication
+        self._allow_shrink = allow_shrink or publication is not None  # the learner checks what it learns from
         self._lock = threading.Lock()
         self._table: pa.Table | None = None
         self._table_signature: Signature | None = None
@@ -65,6 +76,11 @@ class ModelWatcher:
         self.learned: LearnedState | None = None
         """What the model in use has learned, at least; None without a learner."""
         self._read_learned()
+
+    @property
+    def saved_version(self) -> str:
+        """The version of the model that was saved to the folder: updates, and what was learned since, are not in it."""
+        return self.current.saved_version if self.learned is None else self.learned.base
 
     def _read_learned(self) -> None:
         """What was said of another version, older or newer, is not known of the model in use."""
@@ -94,21 +110,24 @@ class ModelWatcher:
     def _load(self, before: ModelSnapshot | None) -> ModelSnapshot:
         folder = self._folder.resolve()  # a link may be changed to another folder meanwhile
         try:
-            version = _version(folder, (folder / "manifest.json").read_bytes())
+            manifest = (folder / "manifest.json").read_bytes()
         except OSError:
-            version = ""  # loading will report what is missing
+            manifest = b""  # loading will report what is missing
         if self._items is not None:
             signature = tuple(entry for entry in self._signature() if entry[0] == str(self._items))
             if signature != self._table_signature or not signature:
                 self._table = read_names(self._items)
                 self._table_signature = signature
         trusted = self._publication is not None
-        snapshot = ModelSnapshot.load(folder, version, self._table, before, trusted=trusted)
+        snapshot = ModelSnapshot.load(folder, _version(folder, manifest), self._table, before, trusted=trusted)
+        snapshot.saved_version = model_version(manifest)
         if self._items is not None and not snapshot.names.known:
             raise InputError(
                 f"{self._items} names none of the model's {len(snapshot.catalogue.items):,} items (ids like "
                 f"{snapshot.about()['example_item']!r})"
             )
+        if before is not None and not self._allow_shrink:
+            ModelSize.of(before.model).check_successor(ModelSize.of(snapshot.model))
         return snapshot
 
     def reload(self) -> ModelSnapshot:

@@ -61,6 +61,8 @@ class ModelSnapshot:
     def __init__(self, model: Recommender, version: str, names: ItemNames) -> None:
         self.model = model
         self.version = version
+        self.saved_version = version
+        """The version of the saved model, without the updates that were appended to it."""
         self.names = names
         self.loaded = time.time()
         self.catalogue = model.catalogue

@@ -48,6 +48,10 @@ class LearnedState(NamedTuple):
     """How many changes the learner has read since it started."""
     publications: int
     """How many models it has published."""
+    base: str = ""
+    """The version of the model in the folder that is learned from."""
+    base_users: int = 0
+    base_items: int = 0
 
 
 class Publication:
