@@ -16,6 +16,16 @@ def operations(running):
     return {operation.ok().label: operation.ok() for operation in found.get_all_operations()}
 
 
+def examples(running, method, path):
+    """The bodies that the description gives as examples of a request."""
+    about = running.get("/openapi.json")
+    body = about["paths"][path][method.lower()].get("requestBody")
+    if body is None:
+        return []
+    name = body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+    return about["components"]["schemas"][name]["examples"]
+
+
 LABELS = [
     *(
         "GET /v1/health",
@@ -63,6 +73,9 @@ def test_no_server_error_and_no_answer_outside_the_description(running, label, m
     ask()
     assert seen
     if mode == "positive" and "{" not in label:
+        method, path = label.split()
+        for body in examples(running, method, path):
+            seen.append(running.client.request(method, path, json=body).status_code)
         assert (409 if label in OF_CANDIDATE else 200) in seen  # the description can be followed
 
 

@@ -414,11 +414,11 @@ def test_killed_while_promoting(both, fitted):
     words = ["serve", both.model, "--candidate", both.candidate, "--port", 0]
     for k in range(KILLS):
         service = Command(*words, KOMD_STORE=both.store).wait()
-        before, seen = set(os.listdir(both.model)), set()
+        before, seen = set(both.model.iterdir()), set()
         promotion = threading.Thread(target=promote, args=[service])
         promotion.start()
         while promotion.is_alive() and len(seen) < 6 * k:  # so many files were written
-            seen |= set(os.listdir(both.model)) - before
+            seen |= set(both.model.iterdir()) - before
         service.stop(signal.SIGKILL)
         promotion.join()
         found = komd.load(both.model)
@@ -432,3 +432,51 @@ def test_killed_while_promoting(both, fitted):
     finally:
         service.stop()
     assert_same(komd.load(both.model), fitted[1])
+
+
+def test_both_models_learn_and_unlearn(both, fitted, tmp_path):
+    """With --learn each has a learner; what was decided stays when the folders are saved without a forgotten user."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    words = ["serve", both.model, "--candidate", both.candidate, "--share", "50%", "--learn", "--learn-seconds", 0.1]
+    service = Command(*words, "--port", 0, "--workers", 2, KOMD_STORE=both.store, TMPDIR=str(scratch)).wait()
+    gone, *others = [user for user in fitted[0].catalogue.users if arm_of(user, 0.4) == "candidate"][:4]
+    try:
+        assert service.client.put("/v1/candidate", json={"share": 0.4}).status_code == 200
+        versions = {folder: komd.store.manifest_text(folder) for folder in (both.model, both.candidate)}
+        body = {"events": [{"user_id": user, "item_id": "brand-new"} for user in (gone, *others)]}
+        assert service.client.post("/v1/events", json=body).status_code == 200
+
+        def all_learned():
+            found = asked(service, "/v1/learning")
+            return not any(about["behind"] or about["candidate"]["behind"] for about in found)
+
+        assert until(all_learned)
+        answer = service.client.delete(f"/v1/users/{gone}")
+        assert answer.status_code == 200 and answer.json()["unlearned"] is True
+        published = sorted(scratch.glob("komd-learn-*/model.komd"))
+        assert len(published) == 2
+        for folder in (both.model, both.candidate, *published):
+            catalogue = komd.load(folder).catalogue
+            assert gone not in catalogue.users and others[0] in catalogue.users
+            assert ("brand-new" in catalogue.items) == (folder in published)
+        assert all(komd.store.manifest_text(folder) != before for folder, before in versions.items())
+        about = service.client.get("/v1/learning").json()
+        assert about["unlearned_seq"] == about["candidate"]["unlearned_seq"] == answer.json()["seq"]
+        assert about["model"] != about["candidate"]["model"]
+        time.sleep(1.5)  # two looks at what was decided
+        assert {found["share"] for found in asked(service, "/v1/candidate")} == {0.4}
+        path = f"/v1/users/{others[0]}/recommendations"
+        assert {found["arm"] for found in asked(service, path)} == {"candidate"}
+        base = komd.load(both.candidate)
+        assert service.client.post("/v1/candidate/promote").status_code == 200
+        assert_same(komd.load(both.model), base)
+        assert until(lambda: {found["arm"] for found in asked(service, path)} == {"main"})
+        assert {found["model"] for found in asked(service, "/v1/model")} == {fitted[1].text}
+        assert until(all_learned)
+        items = {row["item_id"]: row for row in service.client.get("/v1/items", params={"q": "brand"}).json()["items"]}
+        assert items["brand-new"]["popularity"] == 3
+    finally:
+        _, _, errors = service.stop()
+    assert "Traceback" not in errors and "refused" not in errors, errors
+    assert not list(scratch.iterdir())

@@ -201,7 +201,7 @@ class Ask(_Request, json_schema_extra={"examples": [{"history": ["i7", "i42"], "
         return self.n, self.exclude_seen, lists, self.max_popularity, self.explain, self.reasons, self.at
 
 
-class Batch(_Request):
+class Batch(_Request, json_schema_extra={"examples": [{"requests": [{"history": ["i7"]}, {"history": ["i42"]}]}]}):
     """Several requests at once, all answered by the same model; while a candidate is tried, each by the model that
     serves its user."""
 
@@ -453,7 +453,7 @@ class CandidateModel(BaseModel):
     since: float | None = Field(default=None, description="When that was decided: seconds since 1970.")
 
 
-class CandidateShare(_Request):
+class CandidateShare(_Request, json_schema_extra={"examples": [{"share": 0.25}]}):
     """A share for the candidate."""
 
     share: float = Field(
