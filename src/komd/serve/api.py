@@ -195,10 +195,16 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
     async def reload() -> Response:
         """Load the model that is in the folder now. Other workers follow within a second or two."""
 
+        def work() -> str:
+            service.watcher.reload()
+            return service.watcher.refused()
+
         try:
-            await asyncio.to_thread(service.watcher.reload)
+            refused = await asyncio.to_thread(work)
         except KomdError as error:
             raise HTTPException(409, f"the old model stays: {error}") from error
+        if refused:
+            raise HTTPException(409, f"the old model stays: {service.arms.without_folders(refused)}")
         return _json(service.model())
 
     @app.get("/v1/learning", response_model=schemas.Learning, tags=["service"])

@@ -132,8 +132,12 @@ async def _follow(arms: ModelArms, metrics: ServiceMetrics, seconds: float) -> N
     while True:
         metrics.share.set(arms.share)
         await asyncio.sleep(seconds)
-        with contextlib.suppress(StoreError):
+        try:
             await asyncio.to_thread(arms.follow)
+        except StoreError:
+            pass
+        except Exception:
+            log.exception("looking for what was decided of the candidate failed")
 
 
 async def _watch_learner(service: Service, metrics: ServiceMetrics) -> None:

@@ -70,22 +70,27 @@ class ExperimentStates:
     def renewed(self, version: str) -> Iterator[Callable[[str], None]]:
         """The block saves the model again and calls what it is given with the new version: the experiment goes on.
 
-        A process killed meanwhile leaves a note, by which `recover` finishes it.
+        If it is killed meanwhile, or the store fails, a note is left, by which `recover` finishes it.
         """
         self._note(version)
+        unfinished = False
 
         def carry_over(new: str) -> None:
+            nonlocal unfinished
+            unfinished = True
             state = self._found(version)[1]
             if state is not None and new != version:
                 self.change(new, lambda _: state)
+            unfinished = False
 
         try:
             yield carry_over
         finally:
-            self._note("")
+            if not unfinished:
+                self._note("")
 
     def recover(self, version: str) -> None:
-        """Finish what a killed process began: the model in the folder is this one now."""
+        """Finish what was interrupted: the model in the folder is this one now."""
         before = self._events.setting(_UNLEARNING)
         if before and before != version and self._found(version)[1] is None:
             state = self._found(before)[1]

@@ -86,6 +86,8 @@ class ModelWatcher:
         """What was said of another version, older or newer, is not known of the model in use."""
         state = None if self._publication is None else self._publication.state()
         if state is not None and state.version == self.current.version:
+            if state.refused and (self.learned is None or state.refused != self.learned.refused):
+                self.refusals += 1
             self.learned = state
 
     def _signature(self) -> Signature:
@@ -150,6 +152,11 @@ class ModelWatcher:
             level = logging.INFO if self._publication is None else logging.DEBUG  # they come every second
             log.log(level, "loaded model %s: %s", snapshot.version, snapshot.model.text)
             return snapshot
+
+    def refused(self) -> str:
+        """Why the learner does not learn from the model in the folder; empty if it does, and without a learner."""
+        self._read_learned()
+        return "" if self.learned is None else self.learned.refused
 
     def _in_use(self, signature: Signature) -> bool:
         """Whether the folder has the model in use with the names in use."""

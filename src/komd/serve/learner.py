@@ -63,11 +63,11 @@ class Learner:
         self._looked_for = ""  # the state of the folder that was looked at last
         self._waiting_since: float | None = None
         self._version, self._publications, self._unlearned_seq = "", 0, 0
+        self._refused = ""  # why the model in the folder is not learned from
         self._experiments = ExperimentStates(events, settings.share) if settings.of_candidate else None
         published = publication.state()  # by a learner that ended: a model that it refused is refused again
         self._take(None if published is None else ModelSize(published.base_users, published.base_items))
-        if self._experiments is not None:
-            self._experiments.recover(self._base_version)
+        self._recover_experiment()
 
     def run(self, stopping: threading.Event) -> None:
         """Learn and publish, until told to stop."""
@@ -135,8 +135,9 @@ class Learner:
             follower.skipped,
             follower.events,
             self._publications,
-            self._base_version,
+            self._told_version,
             *ModelSize.of(self._base),
+            self._refused,
         )
         self._publication.write_state(state)
 
@@ -153,6 +154,7 @@ class Learner:
         if before is not None and not self._settings.allow_shrink:
             before.check_successor(ModelSize.of(base))
         self._hold(saved, base)
+        self._told_version = self._base_version
         self._start_over()
 
     def _hold(self, saved: store.SavedModel, base: Updatable) -> None:
@@ -190,6 +192,8 @@ class Learner:
             state = self._folder_state()
             if state in (self._base_state, before):
                 self._looked_for = state
+                if state == self._base_state:
+                    self._refuse("")
                 return False
             self._take(ModelSize.of(self._base))
         except KomdError as error:
@@ -197,9 +201,18 @@ class Learner:
                 self._looked_for = ""  # there is not even a manifest
             if self._looked_for != before:
                 log.warning("the new model is refused, and learning goes on from the old one: %s", error)
+                self._refuse(str(error))
             return False
+        self._refused = ""
         log.info("learning goes on from a new model: %s", self._base.text)
         return True
+
+    def _refuse(self, words: str) -> None:
+        """Say why the model in the folder is not learned from, or that it is."""
+        if words != self._refused:
+            self._refused = words
+            if self._version:
+                self._say()
 
     def _unlearn_base(self) -> None:
         """Save the base without the users who were forgotten, if it knows any of them."""
@@ -207,12 +220,19 @@ class Learner:
         known = np.unique(users.find(self._follower.forgotten_users, on_unknown="skip"))
         known = known[known >= 0]
         try:
+            self._recover_experiment()
             if len(known):
                 self._save_without(known)
             self._unlearned_seq = self._follower.seq
         except KomdError as error:
             log.error("forgotten users are still in the model folder; it is tried again: %s", error)
             self._retry_at = time.monotonic() + _RETRY
+
+    def _recover_experiment(self) -> None:
+        """Carry over what was decided of a candidate, if that was interrupted, before workers are told its version."""
+        if self._experiments is not None:
+            self._experiments.recover(self._base_version)
+        self._told_version = self._base_version
 
     def _same_experiment(self) -> AbstractContextManager[Callable[[str], None]]:
         """What was decided of a candidate also holds of its model without forgotten users: of the new version."""
@@ -233,4 +253,5 @@ class Learner:
             if saved.ids["users"].equals(fresh.catalogue.users.values):  # else it was replaced in the meantime
                 self._hold(saved, updatable(restored(folder, saved)).view())
                 carry_over(self._base_version)
+                self._told_version = self._base_version
         log.info("%d forgotten users were unlearned: the model folder is saved without them", len(users))

@@ -112,8 +112,8 @@ class ModelArms:
             self.share = state.share
         elif not self._waits_for_main(state):
             self.share = 0.0
-        if before is not None and before != self._state:
-            log.info("the candidate %s is %s, share %g", version, state.decision, self.share)
+        if before != self._state:
+            log.info("the candidate %s is %s and serves %g %% of the users", version, state.decision, 100 * self.share)
 
     def _waits_for_main(self, state: ExperimentState) -> bool:
         """Whether the candidate was promoted, and this worker has not loaded it as the main model yet.

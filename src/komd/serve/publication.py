@@ -52,6 +52,8 @@ class LearnedState(NamedTuple):
     """The version of the model in the folder that is learned from."""
     base_users: int = 0
     base_items: int = 0
+    refused: str = ""
+    """Why the model in the folder is not learned from, but an older one; empty if it is."""
 
 
 class Publication:
