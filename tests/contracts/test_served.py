@@ -17,8 +17,14 @@ import komd
 from komd.data.interactions import Interactions
 from komd.engine.histories import Histories
 from komd.engine.ranking import RankingRequest
+from komd.engine.updates import Updatable
 from komd.errors import ModelFileError
 from komd.serve.app import create
+from komd.serve.event_records import NewEvent
+from komd.serve.event_store import EventStore
+from komd.serve.hot_reload import ModelWatcher
+from komd.serve.learner import Learner
+from komd.serve.publication import Publication
 from komd.serve.serve_settings import Settings
 from tests.serve.conftest import Running
 
@@ -34,6 +40,59 @@ def test_lists_reasons_and_similar_items_are_the_librarys(model, settings, small
         with pytest.raises(ModelFileError, match=f"{type(model).__name__} serves only .* a service must answer to"):
             create(settings)
         return
+    assert_served(model, settings, small)
+
+
+# Rank and prior are columns of one array: what is learned is strided where a filter changes both.
+RANK_AND_PRIOR = [
+    komd.CFKOMD(rank=12, prior=0.01, storage=storage, **more)
+    for storage in ("dense", "sparse", "streamed")
+    for more in ({}, {"ridge": 3.0}, {"head": 0.5, "target": 0.3})
+]
+
+
+@pytest.mark.parametrize("unfitted", RANK_AND_PRIOR, ids=repr)
+def test_rank_and_prior_on_every_kind_of_kernel(unfitted, small, tmp_path):
+    fitted = unfitted.clone().fit(small)
+    fitted.save(tmp_path / "m.komd")
+    assert_served(fitted, Settings(model=tmp_path / "m.komd", store=f"sqlite:///{tmp_path / 'events.db'}"), small)
+    assert_learned(fitted, small, tmp_path)
+
+
+def test_what_a_learner_publishes_is_served(model, small, tmp_path):
+    """Every model that can learn while it serves: published, loaded as a worker loads it, asked."""
+    if isinstance(model, Updatable):
+        model.save(tmp_path / "m.komd")
+        assert_learned(model, small, tmp_path)
+
+
+def assert_learned(model, data, folder):
+    """An event is learned; the lists are those of a fit with it, and an update from the command line is served too."""
+    (folder / "published").mkdir()
+    store = f"sqlite:///{folder / 'learned.db'}"
+    settings = Settings(model=folder / "m.komd", store=store, learn=True, learn_seconds=0, learned=folder / "published")
+    user, item = data.users[0], next(item for item in data.items if item not in data.history(data.users[0]))
+    pairs = [(data.users[u], data.items[i]) for u, i in zip(data.rows.tolist(), data.indices.tolist(), strict=True)]
+    expected = model.clone().fit(komd.read([*pairs, (user, item)]))
+    events, publication = EventStore(store), Publication(folder / "published")
+    try:
+        learner = Learner(settings, events, publication)
+        learner.step()
+        watcher = ModelWatcher(settings.model, None, publication)
+        assert watcher.learned.publications == 1
+        events.add([NewEvent(user, item)]).result(20)
+        learner.step()
+        assert watcher.refresh() and watcher.learned.publications == 2
+    finally:
+        events.close()
+    komd.load(settings.model).update(added=[(user, item)]).save(settings.model)
+    for snapshot in (watcher.current, ModelWatcher(settings.model).current):
+        for known in list(data.users)[::7]:
+            (ranked,) = snapshot.recommend([snapshot.learned_row(known)], n=5, at=0)
+            assert snapshot.item_texts(ranked.items) == expected.recommend(known, n=5).items(known)
+
+
+def assert_served(model, settings, small):
     close = {"abs": 1e-12} if type(model).__name__ in ROUNDS_BY_BLOCK else {"abs": 0, "rel": 0}
     users = list(small.users)[::5]
     expected = {user: [] for user in users}

@@ -69,9 +69,9 @@ def test_models_come_and_go_under_load(settings, serving, folder):
     assert until(lambda: counted(service, "komd_model_reloads_total") >= 8)
 
 
-def counted(service, name):
+def counted(service, name, arm="main"):
     lines = service.client.get("/v1/metrics").text.splitlines()
-    return next(float(line.split()[1]) for line in lines if line.startswith(name + " "))
+    return next((float(line.split()[1]) for line in lines if line.startswith(f'{name}{{arm="{arm}"}} ')), 0.0)
 
 
 def test_histories_stay_when_the_model_changes(settings, serving, folder):
@@ -203,3 +203,34 @@ def test_names_are_kept_while_the_items_are_the_same(shop, tmp_path):
     assert watcher.current.item_numbers(["song b", "song d"]).tolist() == [2, -1]
     komd.ECFOMD().fit(komd.read([*pairs, ("v", "song d")])).save(tmp_path / "m.komd")
     assert watcher.refresh() and "song d" in found() and watcher.current.names.index is not index
+
+
+def test_a_model_that_lost_most_of_its_users_or_items_is_refused(settings, serving, folder):
+    service = serving(replace(settings, model=folder, watch_seconds=0.1))
+    before = service.get("/v1/model")
+    for users, items in ((74, 90), (150, 44)):
+        komd.CFKOMD().fit(komd.generate(users=users, items=items, activity=6, tastes=3, rng=1)).save(folder)
+        held = komd.load(folder).catalogue
+        told = f"it has {len(held.users)} users and {len(held.items)} items where the model in use has 150 and 90"
+        refused = service.client.post("/v1/model/reload")
+        assert refused.status_code == 409 and told in refused.json()["detail"]
+        assert "--allow-shrink" in refused.json()["detail"]
+    assert until(lambda: counted(service, "komd_model_refusals_total") >= 2)
+    assert service.get("/v1/model") == before and counted(service, "komd_model_reloads_total") == 0
+    komd.CFKOMD().fit(komd.generate(users=75, items=90, activity=20, tastes=3, rng=1)).save(folder)
+    assert until(lambda: service.get("/v1/model")["users"] == 75)  # half of the users is enough
+
+
+def test_a_model_may_shrink_when_it_is_allowed(folder):
+    watcher = ModelWatcher(folder, allow_shrink=True)
+    komd.CFKOMD().fit(komd.generate(users=20, items=10, activity=5, tastes=2, rng=1)).save(folder)
+    assert watcher.refresh() and len(watcher.current.catalogue.users) == 20
+    assert watcher.refusals == 0
+
+
+def test_the_log_says_why_a_model_that_shrank_is_refused(folder, caplog):
+    watcher = ModelWatcher(folder)
+    komd.CFKOMD().fit(komd.generate(users=20, items=10, activity=5, tastes=2, rng=1)).save(folder)
+    assert not watcher.refresh() and not watcher.refresh() and watcher.refusals == 1
+    assert "the new model is refused" in caplog.text and "it has 20 users and 10 items where" in caplog.text
+    assert "--allow-shrink" in caplog.text

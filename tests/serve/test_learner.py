@@ -13,7 +13,9 @@ import pytest
 import komd
 from komd.errors import InputError, KomdError
 from komd.serve.event_records import NewEvent
-from komd.serve.event_store import EventStore
+from komd.serve.event_store import EventStore, StoreError
+from komd.serve.experiment_state import ExperimentStates
+from komd.serve.hot_reload import ModelWatcher
 from komd.serve.learner import Learner
 from komd.serve.publication import Publication
 from tests.serve.conftest import Running, until
@@ -439,7 +441,7 @@ def test_a_damaged_publication_is_refused_and_the_old_model_stays(learning):
     damaged = learned.folder.with_name("damaged.json")
     damaged.write_text("{")
     damaged.replace(learned.publication.model / "manifest.json")  # at once: it is refused once
-    assert until(lambda: "komd_model_refusals_total 1.0" in service.client.get("/v1/metrics").text)
+    assert until(lambda: 'komd_model_refusals_total{arm="main"} 1.0' in service.client.get("/v1/metrics").text)
     assert service.get("/v1/model")["version"] == before
     learned.post(("dee", "i1"))
     assert caught_up(learned, service)
@@ -450,3 +452,70 @@ def test_settings_that_are_refused(learned):
     for wrong, words in (({"learn_seconds": -1.0}, "between 0 and a day"), ({"learn_events": 0}, "at least 1, got 0")):
         with pytest.raises(KomdError, match=words):
             replace(learned.settings, **wrong).check()
+
+
+# ---- models that shrink, and candidates -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_model_that_lost_most_of_its_users_is_not_learned_from(tmp_path, caplog, allowed):
+    learned = Learned(tmp_path, allow_shrink=allowed)
+    try:
+        learned.post(("dee", "i1"))
+        learned.learner.step()
+        fitted([("ana", "i1"), ("ana", "i2")]).save(learned.folder)
+        learned.learner.step()
+        assert ("it has 1 users and 2 items where the model in use has 4 and 5" in caplog.text) != allowed
+        assert ("bo" in learned.published.catalogue.users) != allowed
+        assert ("less than half" in learned.state.refused) != allowed
+        if not allowed:  # a learner that is started again refuses it as well
+            with pytest.raises(KomdError, match="less than half"):
+                Learner(learned.settings, learned.events, learned.publication)
+            watcher = ModelWatcher(learned.folder, None, learned.publication)
+            assert watcher.refusals == 1 and "--allow-shrink" in watcher.refused()
+            learned.fitted.save(learned.folder)  # the old one again
+            learned.learner.step()
+            assert watcher.refused() == "" and watcher.refusals == 1
+    finally:
+        learned.events.close()
+
+
+def test_most_users_may_be_unlearned(learned):
+    for user in ("ana", "bo", "secret-user-9731"):
+        learned.events.forget(user).result(20)
+    learned.learner.step()
+    assert list(learned.published.catalogue.users) == list(komd.load(learned.folder).catalogue.users) == ["cy"]
+    Learner(learned.settings, learned.events, learned.publication)
+    learned.post(("dee", "i9"))
+    learned.learner.step()
+    assert len(learned.published.catalogue.users) == 2
+
+
+def test_what_was_decided_of_a_candidate_holds_when_users_are_unlearned(tmp_path, monkeypatch):
+    learned = Learned(tmp_path, candidate=tmp_path / "m.komd", share=0.5)  # the settings of a candidate's learner
+    try:
+        states = ExperimentStates(learned.events, 0.5)
+        first = learned.state.base
+        states.change(first, lambda state: state._replace(decision="dropped"))
+        learned.events.forget("ana").result(20)
+        learned.learner.step()
+        assert learned.state.base != first and states.read(learned.state.base).decision == "dropped"
+        with monkeypatch.context() as patch:  # the store fails when the folder is saved already
+            patch.setattr(ExperimentStates, "change", lambda *_: (_ for _ in ()).throw(StoreError("gone")))
+            second = learned.state.base
+            learned.events.forget("bo").result(20)
+            learned.learner.step()
+        assert "bo" not in komd.load(learned.folder).catalogue.users
+        assert learned.state.base == second  # workers are not told of the new one yet
+        learned.learner._retry_at = 0.0
+        learned.learner.step()
+        third = learned.state.base
+        assert third != second and states.read(third).decision == "dropped"
+        interrupted = states.renewed(learned.state.base)
+        interrupted.__enter__()  # killed after the folder was saved, before the state was carried over
+        komd.load(learned.folder).update(removed_users=["cy"]).save(learned.folder)
+        learner = Learner(learned.settings, learned.events, learned.publication)
+        learner.step()
+        assert states.read(learned.state.base).decision == "dropped"
+    finally:
+        learned.events.close()

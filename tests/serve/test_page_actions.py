@@ -97,7 +97,9 @@ def test_more_results(page, service):
     for count in (20, 30, 40, 50):
         page.get_by_role("button", name="Show more").click()
         holds(page, "n => document.querySelectorAll('#cards > li').length === n", arg=count)
-        at = page.evaluate("[...document.querySelector('#cards').children].indexOf(document.activeElement.closest('li'))")
+        at = page.evaluate(
+            "[...document.querySelector('#cards').children].indexOf(document.activeElement.closest('li'))"
+        )
         assert at == count - 10  # the first of the new ones
         assert page.locator("#cards .moved").count() == 0
     assert page.get_by_role("button", name="Show more").is_hidden()
@@ -174,7 +176,9 @@ def test_the_words_of_a_match(open_page, service, limit):
     explained = page.locator("#cards .match").first.get_attribute("title")
     share = round(100 * scores[0] / best)
     assert explained.startswith(f"{expected[0]} match: {share} % of the best score") and "no probability" in explained
-    assert page.locator("#cards .why > .note").first.text_content().lower() == explained.lower()  # without a mouse as well
+    assert (
+        page.locator("#cards .why > .note").first.text_content().lower() == explained.lower()
+    )  # without a mouse as well
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +209,9 @@ def test_long_histories_are_summed(open_page, which, request):
         idle = len(rest) - len(up) - len(down)
         expected = [*named]
         if up:
-            expected.append((f"and {len(up)} more item{'s' * (len(up) > 1)} together{', for it' * bool(down)}", sum(up)))
+            expected.append(
+                (f"and {len(up)} more item{'s' * (len(up) > 1)} together{', for it' * bool(down)}", sum(up))
+            )
         if down:
             words = f"and {len(down)} more item{'s' * (len(down) > 1)} together{', against it' * bool(up)}"
             expected.append((words, sum(down)))

@@ -150,7 +150,9 @@ def test_what_is_refused_is_said_and_not_repeated(page, service):
 def test_a_proxy_answers_in_html(page, service):
     page.goto(service.address)
     page.locator("#cards li").first.wait_for()
-    page.route("**/v1/recommend", lambda route: route.fulfill(status=502, content_type="text/html", body="<h1>Bad</h1>"))
+    page.route(
+        "**/v1/recommend", lambda route: route.fulfill(status=502, content_type="text/html", body="<h1>Bad</h1>")
+    )
     page.locator("#suggestions button").first.click()
     holds(page, "!document.querySelector('#banner').hidden")
     assert banner(page) == SILENT

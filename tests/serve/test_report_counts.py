@@ -79,7 +79,10 @@ def test_what_was_posted_is_shown_event_by_event(typed):
     ]
     assert second == "order/7" and shown[0]["time"] == 1772323200000 and shown[1]["time"] == shown[1]["at"]
     assert post(typed, "u2", "i1", type="dislike") == {
-        "events": 1, "new": 0, "unknown_items": [], "unattributed": 0,
+        "events": 1,
+        "new": 0,
+        "unknown_items": [],
+        "unattributed": 0,
         "event_ids": [third],
     }
 
@@ -185,7 +188,7 @@ def test_what_lists_led_to(serving, settings, shop):
         typed.post("/v1/events", {"events": posted})  # sent again
     assert until(lambda: of_arm(typed.get("/v1/report"))["lists"] == 5)
     found = of_arm(typed.get("/v1/report", days=1))
-    assert (found["release"], found["arm"], found["items"]) == (release, 0, 16)
+    assert (found["release"], found["arm"], found["items"]) == (release, "main", 16)
     assert (found["clicked"], found["clicks"]) == (2, 4)
     assert found["types"] == {"view": 2, "purchase": 1, "chosen": 1, "dislike": 1, "impression": 1}
     assert found["rate"] == 0.4 and (found["low"], found["high"]) == pytest.approx(wilson(2, 5))
@@ -195,8 +198,8 @@ def test_what_lists_led_to(serving, settings, shop):
     assert (found["clicked"], found["clicks"]) == (1, 2)
     assert found["types"] == {"view": 1, "purchase": 1, "dislike": 1, "impression": 1}
     assert "eve" not in str(typed.get("/v1/report"))
-    assert until(lambda: 'komd_attributed_events_total{arm="0"} 6.0' in typed.client.get("/v1/metrics").text)
-    assert 'komd_lists_total{arm="0"} 5.0' in typed.client.get("/v1/metrics").text
+    assert until(lambda: 'komd_attributed_events_total{arm="main"} 6.0' in typed.client.get("/v1/metrics").text)
+    assert 'komd_recommendations_total{arm="main"} 5.0' in typed.client.get("/v1/metrics").text
 
 
 def test_bad_days(typed):

@@ -46,7 +46,7 @@ HEADERS: list[tuple[bytes, bytes]] = [
 _IMAGES = b"img-src 'self'"  # of the policy; with images of the items, those of any site are shown
 _NO_STORE = (b"cache-control", b"no-store")
 _ALLOWED = {
-    "access-control-allow-methods": "GET, POST, DELETE",
+    "access-control-allow-methods": "GET, POST, PUT, DELETE",
     "access-control-allow-headers": "authorization, content-type",
     "access-control-max-age": "600",
 }
@@ -191,7 +191,7 @@ class AccessControl:
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", None) or "other"
-        method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST", "DELETE", "OPTIONS") else "other"
+        method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS") else "other"
         self._metrics.requests.labels(method, route, str(status)).inc()
         self._metrics.seconds.labels(route).observe(seconds)
         if self._settings.log_requests:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator
 from komd.errors import InputError, KomdError
 from komd.serve import schemas
 from komd.serve.access import decoded
+from komd.serve.event_store import StoreError
 from komd.serve.prometheus import CONTENT_TYPE, ServiceMetrics
 from komd.serve.request_queue import RequestQueue
 from komd.serve.service import Service
@@ -39,7 +40,7 @@ _DESCRIPTIONS = {
     403: "The request comes from a page of another site",
     404: "Not known",
     408: "The body came too slowly",
-    409: "The new model cannot be used; the old one stays",
+    409: "The new model cannot be used, and the old one stays; or there is no candidate to decide on",
     413: "The body is too long",
     421: "The Host is not a name of this machine",
     422: "Something in the request is wrong, in words",
@@ -98,11 +99,13 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
     @app.post("/v1/recommend", response_model=schemas.RecommendationList, responses=errors(*_BODY), tags=["recommend"])
     async def recommend(ask: schemas.Ask) -> Response:
         """The best items for a user id or for a history."""
-        return await answer(queues.compute if ask.user_id is None else queues.store, lambda: service.recommend(ask))
+        queue = queues.compute if ask.user_id is None else queues.store
+        return await answer(queue, lambda: service.recommend(ask))
 
     @app.post("/v1/recommend/batch", response_model=schemas.BatchAnswer, responses=errors(*_BODY), tags=["recommend"])
     async def recommend_batch(batch: schemas.Batch) -> Response:
-        """Several lists at once, by one model."""
+        """Several lists at once, by one model; while a candidate is tried, each by the model that serves its user."""
+
         return await answer(queues.batch, lambda: schemas.BatchAnswer(answers=service.recommend_all(batch.requests)))
 
     @app.get("/v1/users/{user_id}/recommendations", response_model=schemas.RecommendationList, tags=["recommend"])
@@ -213,16 +216,55 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
     async def reload() -> Response:
         """Load the model that is in the folder now. Other workers follow within a second or two."""
 
+        def work() -> str:
+            service.watcher.reload()
+            return service.watcher.refused()
+
         try:
-            await asyncio.to_thread(service.watcher.reload)
+            refused = await asyncio.to_thread(work)
         except KomdError as error:
             raise HTTPException(409, f"the old model stays: {error}") from error
+        if refused:
+            raise HTTPException(409, f"the old model stays: {service.arms.without_folders(refused)}")
         return _json(service.model())
 
     @app.get("/v1/learning", response_model=schemas.Learning, tags=["service"])
     async def learning() -> Response:
         """How far the model in use has learned what is stored."""
         return await answer(queues.store, service.learning)
+
+    # ---- the candidate ----------------------------------------------------------------------------------------
+
+    async def decided(decision: Callable[[], None]) -> Response:
+        try:
+            await asyncio.to_thread(decision)
+        except StoreError:
+            raise
+        except KomdError as error:
+            raise HTTPException(409, service.arms.without_folders(str(error))) from error
+        return _json(service.candidate())
+
+    @app.get("/v1/candidate", response_model=schemas.CandidateModel, tags=["service"])
+    async def candidate() -> Response:
+        """The model that is tried on a share of the users, as this worker knows it."""
+        return _json(service.candidate())
+
+    @app.put("/v1/candidate", response_model=schemas.CandidateModel, responses=errors(409, *_BODY), tags=["service"])
+    async def share_candidate(new: schemas.CandidateShare) -> Response:
+        """Let the candidate serve another share of the users. Other workers follow within a second or two."""
+        return await decided(lambda: service.arms.set_share(new.share))
+
+    @app.post("/v1/candidate/promote", response_model=schemas.CandidateModel, responses=errors(409), tags=["service"])
+    async def promote_candidate() -> Response:
+        """Make the candidate the main model: it is saved over it. Other workers follow within a second or two."""
+        return await decided(service.arms.promote)
+
+    @app.delete("/v1/candidate", response_model=schemas.CandidateModel, responses=errors(409), tags=["service"])
+    async def drop_candidate() -> Response:
+        """Let the candidate serve nobody. Its folder stays as it is."""
+        return await decided(service.arms.drop)
+
+    # ---- health -----------------------------------------------------------------------------------------------
 
     @app.get("/v1/health", response_model=schemas.Health, tags=["service"])
     async def health() -> Response:

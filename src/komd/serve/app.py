@@ -23,10 +23,10 @@ from komd.errors import SolverError
 from komd.serve.access import BROKEN, AccessControl
 from komd.serve.api import RequestQueues, add_routes, errors
 from komd.serve.event_store import EventStore, StoreError
-from komd.serve.hot_reload import ModelWatcher
 from komd.serve.learner import updatable
+from komd.serve.model_arms import Arm, ModelArms, watchers
 from komd.serve.prometheus import ServiceMetrics
-from komd.serve.publication import Publication
+from komd.serve.recommendation_id import ARMS
 from komd.serve.request_queue import QueueFull, RequestQueue
 from komd.serve.serve_settings import VARIABLE, Settings
 from komd.serve.service import Service
@@ -39,6 +39,7 @@ log = logging.getLogger("komd.serve")
 _LEARNED_SECONDS = 0.1  # between two looks for a model that the learner published
 _GAUGE_SECONDS = 1.0
 _REPORT_SECONDS = 1.0
+_FOLLOW_SECONDS = 1.0  # between two looks for what was decided of the candidate
 
 _ABOUT = """Recommendations from what users did, by `komd`. Ids are text; whole numbers are accepted too.
 Errors are `{"detail": "words"}`."""
@@ -55,23 +56,30 @@ _PAGES = {"index.html": "/", "api.html": "/docs"}
 def create(settings: Settings) -> AccessControl:
     """The application: model loaded and tried, store open. Raises KomdError when either cannot be used."""
     metrics = ServiceMetrics()
-    publication = None if settings.learned is None else Publication(settings.learned)
-    watcher = ModelWatcher(settings.model, settings.items, publication, images=settings.images)
-    metrics.loaded.set(watcher.current.loaded)
-    events = EventStore(settings.store, threads=len(RequestQueues._fields), key_file=settings.key_file)
+    models = watchers(settings)
+    events = EventStore(
+        settings.store,
+        threads=len(RequestQueues._fields) + (settings.candidate is not None),
+        key_file=settings.key_file,
+    )
+    arms = ModelArms(settings, models, events)
+    for arm in arms.all:
+        metrics.loaded.labels(arm.name).set(arm.watcher.current.loaded)
     limits, names = settings.limits, RequestQueues._fields
     queues = RequestQueues(*(RequestQueue(name, waiting=limits.waiting, metrics=metrics) for name in names))
-    service = Service(watcher, events, settings)
+    service = Service(arms, events, settings)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        learning = watcher.learned is not None
+        learning = service.watcher.learned is not None
         seconds = min(settings.watch_seconds, _LEARNED_SECONDS) if learning else settings.watch_seconds
         tasks = [
-            asyncio.create_task(_watch(watcher, metrics, seconds)),
+            *(asyncio.create_task(_watch(arm, metrics, seconds)) for arm in arms.all),
             asyncio.create_task(_watch_store(events, metrics)),
             asyncio.create_task(_report(service, metrics)),
         ]
+        if arms.candidate is not None:
+            tasks.append(asyncio.create_task(_follow(arms, metrics, min(settings.watch_seconds, _FOLLOW_SECONDS))))
         if learning:
             tasks.append(asyncio.create_task(_watch_learner(service, metrics)))
         try:
@@ -104,9 +112,9 @@ def create(settings: Settings) -> AccessControl:
 
 def check(settings: Settings) -> None:
     """Load the model and open the store, for the error if they cannot be used."""
-    model = ModelWatcher(settings.model, settings.items, images=settings.images).current.model
-    if settings.learn:
-        updatable(model)
+    for watcher in watchers(settings):
+        if settings.learn and watcher is not None:
+            updatable(watcher.current.model)
     EventStore(settings.store, key_file=settings.key_file).close()
 
 
@@ -119,19 +127,32 @@ def from_environment() -> AccessControl:
     return create(settings)
 
 
-async def _watch(watcher: ModelWatcher, metrics: ServiceMetrics, seconds: float) -> None:
+async def _watch(arm: Arm, metrics: ServiceMetrics, seconds: float) -> None:
     """Check for a new model every so many seconds; count all models that were loaded or refused since."""
-    reloads = refusals = 0
+    watcher, reloads, refusals = arm.watcher, 0, 0
     while True:
         await asyncio.sleep(seconds)
         try:
             await asyncio.to_thread(watcher.refresh)
         except Exception:  # whatever is wrong with the folder, the old model goes on serving
             log.exception("looking for a new model failed")
-        metrics.reloads.inc(watcher.reloads - reloads)
-        metrics.refusals.inc(watcher.refusals - refusals)
+        metrics.reloads.labels(arm.name).inc(watcher.reloads - reloads)
+        metrics.refusals.labels(arm.name).inc(watcher.refusals - refusals)
         reloads, refusals = watcher.reloads, watcher.refusals
-        metrics.loaded.set(watcher.current.loaded)
+        metrics.loaded.labels(arm.name).set(watcher.current.loaded)
+
+
+async def _follow(arms: ModelArms, metrics: ServiceMetrics, seconds: float) -> None:
+    """Do what other workers decided of the candidate; while the store does not answer, all stays as it is."""
+    while True:
+        metrics.share.set(arms.share)
+        await asyncio.sleep(seconds)
+        try:
+            await asyncio.to_thread(arms.follow)
+        except StoreError:
+            pass
+        except Exception:
+            log.exception("looking for what was decided of the candidate failed")
 
 
 async def _watch_store(events: EventStore, metrics: ServiceMetrics) -> None:
@@ -155,7 +176,7 @@ async def _report(service: Service, metrics: ServiceMetrics) -> None:
             (metrics.attributed, attributed, service.events.attributed),
         ):
             for arm, count in list(now.items()):
-                metric.labels(str(arm)).inc(count - before[arm])
+                metric.labels(ARMS[arm]).inc(count - before[arm])
                 before[arm] = count
         waiting = service.impressions.take()
         if waiting:

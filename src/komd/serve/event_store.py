@@ -209,6 +209,33 @@ class EventStore:
         except SQLAlchemyError as error:
             raise _no_answer(error) from error
 
+    # ---- settings that all workers share ------------------------------------------------------------------------
+
+    def setting(self, name: str) -> str | None:
+        """A setting; None if it was never set."""
+        settings = self._tables.settings.c
+        rows = self._read(sql.select(settings.value).where(settings.name == name))
+        return str(rows[0][0]) if rows else None
+
+    def replace_setting(self, name: str, value: str, expected: str | None) -> bool:
+        """Set a setting that has the value `expected` (None: that was never set); returns whether it had it.
+
+        When it returns, the value is on the disk.
+        """
+        settings = self._tables.settings
+        statement: Any
+        if expected is None:
+            statement = self._tables.insert(settings).values(name=name, value=value).on_conflict_do_nothing()
+        else:
+            here = sql.and_(settings.c.name == name, settings.c.value == expected)
+            statement = sql.update(settings).where(here).values(value=value)
+        try:
+            with self._writing.begin() as connection:
+                done = connection.execute(statement, execution_options={"preserve_rowcount": True})
+                return done.rowcount > 0
+        except SQLAlchemyError as error:
+            raise _no_answer(error) from error
+
     # ---- writing ----------------------------------------------------------------------------------------------
 
     def add(self, events: Iterable[NewEvent]) -> Future[int]:

@@ -16,7 +16,8 @@
         a keyed hash of each forgotten id: what a model knows of that user is not used. `seq` is the number of the
         commit that forgot the user last.
     komd_settings(name, value)
-        the format, a check value of the key of those hashes (`forget_key.py`), and `seq`, the number of the last commit
+        the format, a check value of the key of those hashes (`forget_key.py`), `seq` (the number of the last commit),
+        and what all workers must know
 
 Format 1 had no kind, weight and time, format 2 no seq, format 3 no least, log and report. New columns are null or
 constant in old rows, so that adding them takes a moment however large the table is; building the index of seq takes

@@ -4,6 +4,8 @@ The folder is checked every second. When anything in it has changed, the new mod
 while the old one serves; then it replaces the old one by one assignment. A request keeps the snapshot it began with. A
 model that cannot be loaded is refused and the old one stays, until the folder changes again.
 
+So is one that has lost most of its users or items, unless the service was told that it may (`model_size.py`).
+
 With a learner beside the service, the folder is the one in which it publishes: nothing else writes there, so checksums
 are not checked, and `learned` says which commits of the store the model in use has.
 """
@@ -24,8 +26,9 @@ import pyarrow as pa
 from komd import store
 from komd.errors import InputError, KomdError, ModelFileError
 from komd.serve.item_names import read_names
+from komd.serve.model_size import ModelSize
 from komd.serve.model_snapshot import ModelSnapshot
-from komd.serve.publication import LearnedState, Publication, folder_version
+from komd.serve.publication import LearnedState, Publication, folder_version, model_version
 
 __all__ = ["ModelWatcher"]
 
@@ -47,11 +50,13 @@ class ModelWatcher:
         publication: Publication | None = None,
         *,
         images: str | None = None,
+        allow_shrink: bool = False,
     ) -> None:
         self._folder = folder if publication is None else publication.model
         self._items = items
         self._images = images
         self._publication = publication
+        self._allow_shrink = allow_shrink or publication is not None  # the learner checks what it learns from
         self._lock = threading.Lock()
         self._table: pa.Table | None = None
         self._table_signature: Signature | None = None
@@ -64,20 +69,19 @@ class ModelWatcher:
         self.current = self._load(None)
         self.learned: LearnedState | None = None
         """What the model in use has learned, at least; None without a learner."""
-        self._base = ""
         self._read_learned()
 
     @property
     def release(self) -> str:
-        """The version of the model in the folder: a learner publishes others from it, which come every second."""
-        return self._base or self.current.version
+        """The version of the model that was saved to the folder: updates, and what was learned since, are not in it."""
+        return self.current.release if self.learned is None else self.learned.base
 
     def _read_learned(self) -> None:
         """What was said of another version, older or newer, is not known of the model in use."""
         state = None if self._publication is None else self._publication.state()
-        if state is not None:
-            self._base = state.base
         if state is not None and state.version == self.current.version:
+            if state.refused and (self.learned is None or state.refused != self.learned.refused):
+                self.refusals += 1
             self.learned = state
 
     def _signature(self) -> Signature:
@@ -102,21 +106,24 @@ class ModelWatcher:
     def _load(self, before: ModelSnapshot | None) -> ModelSnapshot:
         folder = self._folder.resolve()  # a link may be changed to another folder meanwhile
         try:
-            version = folder_version(folder, (folder / "manifest.json").read_bytes())
+            manifest = (folder / "manifest.json").read_bytes()
         except OSError:
-            version = ""  # loading will report what is missing
+            manifest = b""  # loading will report what is missing
         if self._items is not None:
             signature = tuple(entry for entry in self._signature() if entry[0] == str(self._items))
             if signature != self._table_signature or not signature:
                 self._table = read_names(self._items, self._images)
                 self._table_signature = signature
         trusted = self._publication is not None
-        snapshot = ModelSnapshot.load(folder, version, self._table, before, trusted=trusted)
+        snapshot = ModelSnapshot.load(folder, folder_version(folder, manifest), self._table, before, trusted=trusted)
+        snapshot.release = model_version(manifest)
         if self._items is not None and not snapshot.names.known:
             raise InputError(
                 f"{self._items} names none of the model's {len(snapshot.catalogue.items):,} items (ids like "
                 f"{snapshot.about()['example_item']!r})"
             )
+        if before is not None and not self._allow_shrink:
+            ModelSize.of(before.model).check_successor(ModelSize.of(snapshot.model))
         return snapshot
 
     def reload(self) -> ModelSnapshot:
@@ -139,6 +146,11 @@ class ModelWatcher:
             level = logging.INFO if self._publication is None else logging.DEBUG  # they come every second
             log.log(level, "loaded model %s: %s", snapshot.version, snapshot.model.text)
             return snapshot
+
+    def refused(self) -> str:
+        """Why the learner does not learn from the model in the folder; empty if it does, and without a learner."""
+        self._read_learned()
+        return "" if self.learned is None else self.learned.refused
 
     def _in_use(self, signature: Signature) -> bool:
         """Whether the folder has the model in use with the names in use."""

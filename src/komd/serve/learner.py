@@ -7,9 +7,12 @@ was fitted, without them, and learning from it again gives the same.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +24,9 @@ from komd.engine.updates import Updatable
 from komd.errors import InputError, KomdError, ModelFileError
 from komd.models.registry import restored
 from komd.serve.event_store import EventStore, StoreError
-from komd.serve.publication import LearnedState, Publication, folder_version
+from komd.serve.experiment_state import ExperimentStates
+from komd.serve.model_size import ModelSize
+from komd.serve.publication import LearnedState, Publication, model_version
 from komd.serve.serve_settings import Settings
 from komd.serve.store_circuit import CircuitOpen
 from komd.serve.store_updates import StoreFollower
@@ -59,7 +64,11 @@ class Learner:
         self._looked_for = ""  # the state of the folder that was looked at last
         self._waiting_since: float | None = None
         self._version, self._publications, self._unlearned_seq = "", 0, 0
-        self._take()
+        self._refused = ""  # why the model in the folder is not learned from
+        self._experiments = ExperimentStates(events, settings.share) if settings.of_candidate else None
+        published = publication.state()  # by a learner that ended: a model that it refused is refused again
+        self._take(None if published is None else ModelSize(published.base_users, published.base_items))
+        self._recover_experiment()
 
     def run(self, stopping: threading.Event) -> None:
         """Learn and publish, until told to stop."""
@@ -129,25 +138,38 @@ class Learner:
             follower.skipped,
             follower.events,
             self._publications,
-            self._base_version,
+            self._told_version,
+            *ModelSize.of(self._base),
+            self._refused,
         )
         self._publication.write_state(state)
 
     # ---- the model folder -------------------------------------------------------------------------------------
 
-    def _take(self) -> None:
-        """Learn from the model in the folder on, from the first commit of the store."""
+    def _take(self, before: ModelSize | None) -> None:
+        """Learn from the model in the folder on, from the first commit of the store.
+
+        One that has lost most of what the base `before` had is refused, unless that is allowed.
+        """
         self._looked_for = self._folder_state()
-        self._hold(store.load(self._settings.model))
+        saved = store.load(self._settings.model)
+        base = updatable(restored(self._settings.model, saved)).view()
+        if before is not None and not self._settings.allow_shrink:
+            before.check_successor(ModelSize.of(base))
+        self._hold(saved, base)
+        self._told_version = self._base_version
         self._start_over()
 
-    def _hold(self, saved: store.SavedModel) -> None:
+    def _hold(self, saved: store.SavedModel, base: Updatable) -> None:
         """Make what was loaded from the folder the base."""
-        self._base = updatable(restored(self._settings.model, saved)).view()
+        self._base = base
         # The arrays are part of the base, mapped: what is kept of them here is what tells it from other models.
         self._saved = saved._replace(arrays={}, ids={}, records=[])
         self._base_state = self._state_of(saved.manifest)
-        self._base_version = folder_version(self._settings.model, saved.manifest.encode())
+
+    @property
+    def _base_version(self) -> str:
+        return model_version(self._saved.manifest.encode())
 
     def _folder_state(self) -> str:
         """What tells the model in the folder from others: its manifest, and how much its journal holds."""
@@ -173,16 +195,27 @@ class Learner:
             state = self._folder_state()
             if state in (self._base_state, before):
                 self._looked_for = state
+                if state == self._base_state:
+                    self._refuse("")
                 return False
-            self._take()
+            self._take(ModelSize.of(self._base))
         except KomdError as error:
             if isinstance(error, ModelFileError) and self._looked_for == before:
                 self._looked_for = ""  # there is not even a manifest
             if self._looked_for != before:
                 log.warning("the new model is refused, and learning goes on from the old one: %s", error)
+                self._refuse(str(error))
             return False
+        self._refused = ""
         log.info("learning goes on from a new model: %s", self._base.text)
         return True
+
+    def _refuse(self, words: str) -> None:
+        """Say why the model in the folder is not learned from, or that it is."""
+        if words != self._refused:
+            self._refused = words
+            if self._version:
+                self._say()
 
     def _unlearn_base(self) -> None:
         """Save the base without the users who were forgotten, if it knows any of them."""
@@ -190,6 +223,7 @@ class Learner:
         known = np.unique(users.find(self._follower.forgotten_users, on_unknown="skip"))
         known = known[known >= 0]
         try:
+            self._recover_experiment()
             if len(known):
                 self._save_without(known)
             self._unlearned_seq = self._follower.seq
@@ -197,15 +231,30 @@ class Learner:
             log.error("forgotten users are still in the model folder; it is tried again: %s", error)
             self._retry_at = time.monotonic() + _RETRY
 
+    def _recover_experiment(self) -> None:
+        """Carry over what was decided of a candidate, if that was interrupted, before workers are told its version."""
+        if self._experiments is not None:
+            self._experiments.recover(self._base_version)
+        self._told_version = self._base_version
+
+    def _same_experiment(self) -> AbstractContextManager[Callable[[str], None]]:
+        """What was decided of a candidate also holds of its model without forgotten users: of the new version."""
+        if self._experiments is None:
+            return contextlib.nullcontext(lambda _: None)
+        return self._experiments.renewed(self._base_version)
+
     def _save_without(self, users: NDArray[np.int32]) -> None:
         folder, catalogue = self._settings.model, self._base.catalogue
         fresh = self._base.view()
         like = catalogue.users.type, catalogue.items.type
         fresh.take_in(UpdateBatch.of_events([], catalogue.users.take(users).to_pylist(), like))
         fresh.refresh(threads=1)
-        # Superseded if another model, or another update, was saved there meanwhile: they are unlearned from that one.
-        fresh.write(folder, self._saved)
-        saved = store.load(folder)
-        if saved.ids["users"].equals(fresh.catalogue.users.values):  # else it was replaced in the meantime
-            self._hold(saved)
+        with self._same_experiment() as carry_over:
+            # Superseded if another model, or another update, was saved there meanwhile: they are unlearned from that.
+            fresh.write(folder, self._saved)
+            saved = store.load(folder)
+            if saved.ids["users"].equals(fresh.catalogue.users.values):  # else it was replaced in the meantime
+                self._hold(saved, updatable(restored(folder, saved)).view())
+                carry_over(self._base_version)
+                self._told_version = self._base_version
         log.info("%d forgotten users were unlearned: the model folder is saved without them", len(users))

@@ -33,15 +33,21 @@ _NICE = 5  # how much requests come before learning
 
 @contextlib.contextmanager
 def learning(settings: Settings) -> Iterator[Settings]:
-    """The settings of workers beside a learner, once it has published its first model; it ends with the block."""
-    with _unwound_by_sigterm(), publication_folder() as folder:
-        settings = replace(settings, learned=folder)
-        supervisor = _Supervisor(settings)
-        try:
-            supervisor.wait_for(Publication(folder))
-            yield settings
-        finally:
-            supervisor.stop()
+    """The settings of workers beside a learner, once it has published its first model; it ends with the block.
+
+    With a candidate, two of them.
+    """
+    with _unwound_by_sigterm(), contextlib.ExitStack() as stack:
+        settings = replace(settings, learned=stack.enter_context(publication_folder()))
+        if settings.candidate is not None:
+            settings = replace(settings, learned_candidate=stack.enter_context(publication_folder()))
+        supervisors = []
+        for each in settings.learners():
+            supervisors.append(_Supervisor(each))
+            stack.callback(supervisors[-1].stop)
+        for supervisor in supervisors:
+            supervisor.wait()
+        yield settings
 
 
 @contextlib.contextmanager
@@ -62,6 +68,7 @@ class _Supervisor:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._name = "the candidate's learner" if settings.of_candidate else "the learner"
         self._stopping = threading.Event()
         self._process = self._start()
         self._thread = threading.Thread(target=self._watch, name="komd-learner", daemon=True)
@@ -71,8 +78,10 @@ class _Supervisor:
         environment = os.environ | {VARIABLE: self._settings.to_text()}
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment)
 
-    def wait_for(self, publication: Publication) -> None:
+    def wait(self) -> None:
         """Wait for the first model; from then on the learner is restarted when it ends."""
+        assert self._settings.learned is not None
+        publication = Publication(self._settings.learned)
         while publication.state() is None:
             if self._process.poll() is not None:
                 raise InputError("learning could not begin: see the lines above")
@@ -87,7 +96,7 @@ class _Supervisor:
                 return
             failures = failures + 1 if time.monotonic() - started < _LASTED else 1
             pause = _PAUSES[min(failures, len(_PAUSES)) - 1]
-            log.error("the learner ended with code %d; it is started again in %g s", code, pause)
+            log.error("%s ended with code %d; it is started again in %g s", self._name, code, pause)
             if self._stopping.wait(pause):
                 return
             started = time.monotonic()

@@ -66,6 +66,8 @@ class ModelSnapshot:
     def __init__(self, model: Recommender, version: str, names: ItemNames) -> None:
         self.model = model
         self.version = version
+        self.release = version
+        """The version of the saved model, without the updates that were appended to it."""
         self.names = names
         self.loaded = time.time()
         self.catalogue = model.catalogue

@@ -32,16 +32,20 @@ class ServiceMetrics:
             "komd_waiting", "Requests in a thread or waiting for one", registry=own, multiprocess_mode="livesum"
         )
         self.events = Counter("komd_events_new", "Events that were not there before", registry=own)
-        self.lists = Counter("komd_lists", "Lists given out, by arm", ["arm"], registry=own)
+        self.lists = Counter("komd_recommendations", "Lists served", ["arm"], registry=own)
         self.attributed = Counter(
             "komd_attributed_events", "Events stored that go back to a recommendation, by its arm", ["arm"],
             registry=own,
         )  # fmt: skip
-        self.reloads = Counter("komd_model_reloads", "Models loaded after the first", registry=own)
-        self.refusals = Counter("komd_model_refusals", "Models refused", registry=own)
+        self.reloads = Counter("komd_model_reloads", "Models loaded after the first", ["arm"], registry=own)
+        self.refusals = Counter("komd_model_refusals", "Models refused", ["arm"], registry=own)
         self.loaded = Gauge(
-            "komd_model_loaded_timestamp_seconds", "When the model in use was loaded", registry=own,
+            "komd_model_loaded_timestamp_seconds", "When the model in use was loaded", ["arm"], registry=own,
             multiprocess_mode="livemin",
+        )  # fmt: skip
+        self.share = Gauge(
+            "komd_candidate_share", "The share of users whom the candidate serves", registry=own,
+            multiprocess_mode="livemax",
         )  # fmt: skip
         self.learned_seq = Gauge(
             "komd_learned_seq", "Number of the last commit that the model in use has learned", registry=own,

@@ -48,8 +48,12 @@ class LearnedState(NamedTuple):
     """How many changes the learner has read since it started."""
     publications: int
     """How many models it has published."""
-    base: str
-    """The version of the model in the folder that it learned from."""
+    base: str = ""
+    """The version of the model in the folder that is learned from."""
+    base_users: int = 0
+    base_items: int = 0
+    refused: str = ""
+    """Why the model in the folder is not learned from, but an older one; empty if it is."""
 
 
 class Publication:

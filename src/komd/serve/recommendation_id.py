@@ -16,12 +16,15 @@ import hashlib
 import hmac
 import os
 import time
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-__all__ = ["LENGTH", "RecommendationIds", "Recommended", "recommendation_of", "today"]
+__all__ = ["ARMS", "LENGTH", "RecommendationIds", "Recommended", "recommendation_of", "today"]
 
 LENGTH = 32
 """Characters of an id."""
+
+ARMS: tuple[Literal["main"], Literal["candidate"]] = ("main", "candidate")
+"""The names of arms, by their numbers."""
 
 _RANDOM = 5
 _SIGNATURE = 8

@@ -20,10 +20,13 @@ from komd.serve.posted_values import Moment, Weight
 from komd.serve.serve_settings import Limits
 
 __all__ = [
+    "ArmLearning",
     "ArmReport",
     "Ask",
     "Batch",
     "BatchAnswer",
+    "CandidateModel",
+    "CandidateShare",
     "Contribution",
     "Curve",
     "Entry",
@@ -109,6 +112,11 @@ class Ask(_Request, json_schema_extra={"examples": [{"history": ["i7", "i42"], "
         description="What a user chose, known or not: ids, or objects with item_id, weight and time. "
         "An item that is given twice counts as it was given first.",
     )
+    session_id: Identifier | None = Field(
+        default=None,
+        description="With a history, while a candidate is tried: requests with the same id are answered by the same of "
+        "the two models. It is not stored. Without it, the main model answers.",
+    )
     dislikes: list[Identifier] | None = Field(
         default=None,
         max_length=LIMITS.history,
@@ -153,6 +161,12 @@ class Ask(_Request, json_schema_extra={"examples": [{"history": ["i7", "i42"], "
         return None if self.user_id is None else str(self.user_id)
 
     @property
+    def assigned_by(self) -> str | None:
+        """The id by which the request is assigned to one of two models: of the user, else of the session."""
+        found = self.session_id if self.user_id is None else self.user_id
+        return None if found is None else str(found)
+
+    @property
     def chosen(self) -> list[str]:
         """The ids of the history as texts."""
         return [
@@ -195,8 +209,9 @@ class Ask(_Request, json_schema_extra={"examples": [{"history": ["i7", "i42"], "
         return self.n, self.exclude_seen, lists, self.max_popularity, self.explain, self.reasons, self.at
 
 
-class Batch(_Request):
-    """Several requests at once, all answered by the same model."""
+class Batch(_Request, json_schema_extra={"examples": [{"requests": [{"history": ["i7"]}, {"history": ["i42"]}]}]}):
+    """Several requests at once, all answered by the same model; while a candidate is tried, each by the model that
+    serves its user."""
 
     requests: list[Ask] = Field(min_length=1, max_length=LIMITS.batch)
 
@@ -253,6 +268,9 @@ class RecommendationList(BaseModel, title="Recommendations"):
     fallback: bool = Field(description="No known item in the history: the list goes by popularity.")
     unknown_items: list[str] = Field(description="Items that the model does not know; they were skipped.")
     model: str = Field(description="Version of the model that answered.")
+    arm: Literal["main", "candidate"] = Field(
+        default="main", description="Which model answered, while a candidate is tried on a share of the users."
+    )
     recommendation_id: str = Field(
         default="", description="Of this list: sent with the events it leads to, it is what /v1/report counts."
     )
@@ -422,7 +440,7 @@ class ArmReport(BaseModel):
     """What one arm of one release led to."""
 
     release: str = Field(description="Version of the model in the folder.")
-    arm: int = Field(description="0: the main model.")
+    arm: Literal["main", "candidate"]
     lists: int = Field(description="Lists given out: impressions.")
     items: int = Field(description="Items in them.")
     clicked: int = Field(description="Lists that led to an event by which an item was chosen.")
@@ -503,6 +521,41 @@ class Model(BaseModel):
     )
 
 
+class ArmLearning(BaseModel):
+    """How far the candidate has learned what is stored. The fields are those of Learning."""
+
+    learned_seq: int | None
+    behind: bool
+    learned_at: float | None
+    model: str
+    skipped: int
+    unlearned_seq: int | None
+
+
+class CandidateModel(BaseModel):
+    """The model that is tried on a share of the users."""
+
+    state: Literal["none", "serving", "promoted", "dropped"] = Field(
+        description="none: the service has no candidate. serving: it answers the share. promoted, dropped: it answers "
+        "nobody."
+    )
+    model: str | None = None
+    version: str | None = Field(default=None, description="Version of the model, as in its lists.")
+    share: float = Field(default=0, description="The share of users whom it serves now.")
+    users: int = Field(default=0, description="About how many of the users of the main model these are.")
+    since: float | None = Field(default=None, description="When that was decided: seconds since 1970.")
+
+
+class CandidateShare(_Request, json_schema_extra={"examples": [{"share": 0.25}]}):
+    """A share for the candidate."""
+
+    share: float = Field(
+        ge=0,
+        le=1,
+        description="Of the users, between 0 and 1. Whoever it serves, it keeps serving while the share grows.",
+    )
+
+
 class Learning(BaseModel):
     """How far the model in use has learned what is stored."""
 
@@ -516,8 +569,10 @@ class Learning(BaseModel):
         description="How many stored changes cannot be learned: an id in them is not of the model's kind."
     )
     unlearned_seq: int | None = Field(
-        description="The number of the last commit whose forgotten users are not in the model folder either."
+        description="The number of the last commit whose forgotten users are not in the model folder either, nor in "
+        "the candidate's."
     )
+    candidate: ArmLearning | None = Field(default=None, description="The same of the candidate, if there is one.")
 
 
 class Health(BaseModel):

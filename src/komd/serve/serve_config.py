@@ -126,6 +126,8 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
     given = dict(values)
     if given.get("model") is None:
         raise InputError("no model: name its folder on the command line, or as model in the configuration")
+    if "share" in given and given.get("candidate") is None:
+        raise InputError("share is that of a candidate, and none is given: name its folder with candidate")
     folder = Path(given["model"]).absolute()
     given.setdefault("store", f"sqlite:///{folder.with_name(folder.name + '.events.db')}")
     declared = {name: event_type(name, said) for name, said in given.pop("events", {}).items()}
@@ -135,7 +137,8 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
 
 def as_toml(settings: Settings) -> str:
     """The settings as a configuration that gives the same service. A password in the store's address is not shown."""
-    lines = [line for name in OPTIONS if (line := _line(name, getattr(settings, name)))]
+    said = [name for name in OPTIONS if name != "share" or settings.candidate is not None]
+    lines = [line for name in said if (line := _line(name, getattr(settings, name)))]
     tables: list[tuple[str, Mapping[str, Any]]] = [
         ("limits", {name: getattr(settings.limits, name) for name in RUNTIME_LIMITS}),
         ("events", settings.events),

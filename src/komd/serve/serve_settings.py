@@ -7,7 +7,7 @@ import ipaddress
 import json
 import stat
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -140,6 +140,17 @@ class Settings:
         values["events"] = {name: EventType(*each) for name, each in values["events"].items()}
         return Settings(**values | {"limits": Limits(**values["limits"])})
 
+    def learners(self) -> list[Settings]:
+        """The settings of the process that learns for each model: in the candidate's, it is the model."""
+        if self.candidate is None:
+            return [self]
+        return [self, replace(self, model=self.candidate, learned=self.learned_candidate)]
+
+    @property
+    def of_candidate(self) -> bool:
+        """Whether these are the settings of the candidate's learner."""
+        return self.model == self.candidate
+
     def check(self) -> list[str]:
         """Raise InputError for settings that cannot or must not be served; returns warnings."""
         if self.workers < 1:
@@ -150,6 +161,8 @@ class Settings:
             raise InputError(f"learn_events must be at least 1, got {self.learn_events}")
         if not 0 <= self.share <= 1:
             raise InputError(f"share is between 0 % and 100 %, got {100 * self.share:g} %")
+        if self.candidate is not None and self.candidate.resolve() == self.model.resolve():
+            raise InputError(f"the candidate is the model itself, {self.model}; name the folder of another one")
         for origin in (*self.origins, *(() if self.public_url is None else (self.public_url,))):
             if not _is_origin(origin):
                 noun = "public_url" if origin == self.public_url else "an origin"

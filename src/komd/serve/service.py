@@ -19,10 +19,10 @@ from komd.errors import InputError
 from komd.serve import schemas
 from komd.serve.event_records import LoggedEvent, NewEvent, StoredEvent, StoredHistory
 from komd.serve.event_store import EventStore
-from komd.serve.hot_reload import ModelWatcher
 from komd.serve.id_text import users_beginning
+from komd.serve.model_arms import Arm, ModelArms
 from komd.serve.model_snapshot import ModelSnapshot, RankedList, Reason
-from komd.serve.recommendation_id import RecommendationIds, today
+from komd.serve.recommendation_id import ARMS, RecommendationIds, today
 from komd.serve.report_counts import Impressions, released, wilson
 from komd.serve.serve_settings import Settings
 from komd.serve.user_row import NO_TIME, UserRow
@@ -50,8 +50,9 @@ class _JoinedHistory(NamedTuple):
 class Service:
     """Answers the requests of the API."""
 
-    def __init__(self, watcher: ModelWatcher, events: EventStore, settings: Settings) -> None:
-        self.watcher = watcher
+    def __init__(self, arms: ModelArms, events: EventStore, settings: Settings) -> None:
+        self.arms = arms
+        self.watcher = arms.main.watcher
         self.events = events
         self.limits = settings.limits
         self._types = settings.events
@@ -65,16 +66,18 @@ class Service:
         return self.recommend_all([ask])[0]
 
     def recommend_all(self, asks: list[schemas.Ask]) -> list[schemas.RecommendationList]:
-        """The lists of several users, all by the same model. Requests with the same options are ranked together."""
-        snapshot = self.watcher.current
+        """The lists of several users, all of an arm by the same model. Equal options are ranked together."""
+        snapshots = [arm.watcher.current for arm in self.arms.all]
         now = time.time_ns() // 1000
-        users = [self._known_of(snapshot, ask) for ask in asks]
+        arms = [self.arms.of(ask.assigned_by) for ask in asks]
+        users = [self._known_of(snapshots[arm.number], ask) for arm, ask in zip(arms, asks, strict=True)]
         groups: dict[Any, list[int]] = {}
         for k, ask in enumerate(asks):
-            groups.setdefault(ask.options(), []).append(k)
+            groups.setdefault((arms[k].number, ask.options()), []).append(k)
         answers: dict[int, schemas.RecommendationList] = {}
         for group in groups.values():
-            ask = asks[group[0]]
+            ask, arm = asks[group[0]], arms[group[0]]
+            snapshot = snapshots[arm.number]
             allow, allow_unknown = (None, []) if ask.allowed is None else snapshot.find_items(ask.allowed)
             deny, deny_unknown = (None, []) if ask.denied is None else snapshot.find_items(ask.denied)
             lists = snapshot.recommend(
@@ -89,8 +92,8 @@ class Service:
             )
             for k, ranked in zip(group, lists, strict=True):
                 unknown = dict.fromkeys([*users[k].unknown, *allow_unknown, *deny_unknown])
-                answers[k] = _response(snapshot, asks[k].user, ranked, list(unknown))
-                answers[k].recommendation_id = self._given_out(self.watcher.release, 0, len(ranked.items))
+                answers[k] = _response(snapshot, arm, asks[k].user, ranked, list(unknown))
+                answers[k].recommendation_id = self._given_out(arm.watcher.release, arm.number, len(ranked.items))
         return [answers[k] for k in range(len(asks))]
 
     def _given_out(self, release: str, arm: int, items: int) -> str:
@@ -198,7 +201,9 @@ class Service:
             rate = counts.clicked / counts.lists if counts.lists else None
             # Lists may be missing: a worker that was killed had not counted its last ones.
             low, high = wilson(counts.clicked, max(counts.lists, counts.clicked))
-            found.append(schemas.ArmReport(**counts._asdict(), rate=rate, low=low, high=high))
+            found.append(
+                schemas.ArmReport(**counts._asdict() | {"arm": ARMS[counts.arm]}, rate=rate, low=low, high=high)
+            )
         since = datetime.date(1970, 1, 1) + datetime.timedelta(days=first)
         return schemas.Report(days=days, since=since, releases=found)
 
@@ -241,34 +246,60 @@ class Service:
 
     def learning(self) -> schemas.Learning:
         """How far the model in use has learned what is stored."""
-        state, stored = self.watcher.learned, self.events.last_seq()
-        if state is None:
-            found: dict[str, Any] = {"learned_seq": None, "learned_at": None, "skipped": 0, "unlearned_seq": None}
-        else:
-            found = {
-                "learned_seq": state.seq,
-                "learned_at": state.at,
-                "skipped": state.skipped,
-                "unlearned_seq": state.unlearned_seq,
-            }
+        stored = self.events.last_seq()
+        main, *others = (_learned(arm, stored) for arm in self.arms.all)
+        unlearned = [found["unlearned_seq"] for found in (main, *others)]
+        lowest = None if None in unlearned else min(unlearned)
+        candidate = schemas.ArmLearning(**others[0]) if others and self.watcher.learned is not None else None
         return schemas.Learning(
-            learning=state is not None,
+            **main | {"unlearned_seq": lowest},
+            learning=self.watcher.learned is not None,
             stored_seq=stored,
-            behind=state is not None and state.seq < stored,
-            model=self.watcher.current.version,
-            **found,
+            candidate=candidate,
         )
 
     def seconds_behind(self) -> float:
-        """The age of the oldest stored event that the model in use has not learned; 0 if it has all."""
-        state = self.watcher.learned
-        oldest = None if state is None else self.events.pending(state.seq).oldest
+        """The age of the oldest stored event that a model in use has not learned; 0 if all have all."""
+        states = [arm.watcher.learned for arm in self.arms.all]
+        reached = min((state.seq for state in states if state is not None), default=None)
+        oldest = None if reached is None else self.events.pending(reached).oldest
         return 0.0 if oldest is None else max(time.time() - oldest / 1000, 0.0)
 
     def has_unlearned(self, seq: int) -> bool:
         """Whether users forgotten by this commit are in no model any more."""
-        state = self.watcher.learned
-        return state is not None and min(state.seq, state.unlearned_seq) >= seq
+        states = [arm.watcher.learned for arm in self.arms.all]
+        return all(state is not None and min(state.seq, state.unlearned_seq) >= seq for state in states)
+
+    # ---- the candidate ----------------------------------------------------------------------------------------
+
+    def candidate(self) -> schemas.CandidateModel:
+        """About the candidate and what was decided of it."""
+        found = self.arms.state()
+        if found is None:
+            return schemas.CandidateModel(state="none")
+        arm, state = found
+        snapshot, share = arm.watcher.current, self.arms.share
+        return schemas.CandidateModel(
+            state=state.decision,
+            model=snapshot.model.text,
+            version=snapshot.version,
+            share=share,
+            users=round(share * len(self.watcher.current.catalogue.users)),
+            since=state.since,
+        )
+
+
+def _learned(arm: Arm, stored: int) -> dict[str, Any]:
+    """What the model of an arm has learned of a store with so many commits."""
+    state = arm.watcher.learned
+    return {
+        "model": arm.watcher.current.version,
+        "learned_seq": None if state is None else state.seq,
+        "behind": state is not None and state.seq < stored,
+        "learned_at": None if state is None else state.at,
+        "skipped": 0 if state is None else state.skipped,
+        "unlearned_seq": None if state is None else state.unlearned_seq,
+    }
 
 
 def _labels(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> Iterator[tuple[int, str, str, int]]:
@@ -349,7 +380,7 @@ def _items(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> list[schemas.
 
 
 def _response(
-    snapshot: ModelSnapshot, user: str | None, ranked: RankedList, unknown: list[str]
+    snapshot: ModelSnapshot, arm: Arm, user: str | None, ranked: RankedList, unknown: list[str]
 ) -> schemas.RecommendationList:
     scores, reasons, details = ranked.scores.tolist(), ranked.reasons, snapshot.item_details
     image = snapshot.item_image
@@ -368,7 +399,12 @@ def _response(
         for k, (number, text, name, count) in enumerate(_labels(snapshot, ranked.items))
     ]
     return schemas.RecommendationList(
-        user_id=user, items=rows, fallback=ranked.fallback, unknown_items=unknown, model=snapshot.version
+        user_id=user,
+        items=rows,
+        fallback=ranked.fallback,
+        unknown_items=unknown,
+        model=snapshot.version,
+        arm=arm.name,
     )
 
 
