@@ -20,8 +20,10 @@ from starlette.exceptions import HTTPException as StarletteError
 from komd.errors import SolverError
 from komd.serve.access import BROKEN, AccessControl
 from komd.serve.api import RequestQueues, add_routes, errors
+from komd.serve.candidate_masks import ItemRules
 from komd.serve.event_store import EventStore, StoreError
 from komd.serve.hot_reload import ModelWatcher
+from komd.serve.item_filters import FilterError, named_filters
 from komd.serve.learner import updatable
 from komd.serve.prometheus import ServiceMetrics
 from komd.serve.publication import Publication
@@ -35,6 +37,7 @@ log = logging.getLogger("komd.serve")
 
 _LEARNED_SECONDS = 0.1  # between two looks for a model that the learner published
 _GAUGE_SECONDS = 1.0
+_AVAILABILITY_SECONDS = 0.5  # between two looks for items that are available or not any more
 
 _ABOUT = """Recommendations from what users did, by `komd`. Ids are text; whole numbers are accepted too.
 Errors are `{"detail": "words"}`."""
@@ -52,18 +55,23 @@ def create(settings: Settings) -> AccessControl:
     """The application: model loaded and tried, store open. Raises KomdError when either cannot be used."""
     metrics = ServiceMetrics()
     publication = None if settings.learned is None else Publication(settings.learned)
-    watcher = ModelWatcher(settings.model, settings.items, publication)
+    rules = ItemRules(named_filters(settings.filters))
+    watcher = ModelWatcher(settings.model, settings.items, publication, rules)
     metrics.loaded.set(watcher.current.loaded)
     events = EventStore(settings.store, threads=len(RequestQueues._fields))
+    rules.availability.read(events)
     limits, names = settings.limits, RequestQueues._fields
     queues = RequestQueues(*(RequestQueue(name, waiting=limits.waiting, metrics=metrics) for name in names))
-    service = Service(watcher, events, limits)
+    service = Service(watcher, events, limits, rules)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         learning = watcher.learned is not None
         seconds = min(settings.watch_seconds, _LEARNED_SECONDS) if learning else settings.watch_seconds
-        tasks = [asyncio.create_task(_watch(watcher, metrics, seconds))]
+        tasks = [
+            asyncio.create_task(_watch(watcher, metrics, seconds)),
+            asyncio.create_task(_watch_availability(service)),
+        ]
         if learning:
             tasks.append(asyncio.create_task(_watch_learner(service, metrics)))
         try:
@@ -94,7 +102,8 @@ def create(settings: Settings) -> AccessControl:
 
 def check(settings: Settings) -> None:
     """Load the model and open the store, for the error if they cannot be used."""
-    model = ModelWatcher(settings.model, settings.items).current.model
+    rules = ItemRules(named_filters(settings.filters))
+    model = ModelWatcher(settings.model, settings.items, rules=rules).current.model
     if settings.learn:
         updatable(model)
     EventStore(settings.store).close()
@@ -122,6 +131,14 @@ async def _watch(watcher: ModelWatcher, metrics: ServiceMetrics, seconds: float)
         metrics.refusals.inc(watcher.refusals - refusals)
         reloads, refusals = watcher.reloads, watcher.refusals
         metrics.loaded.set(watcher.current.loaded)
+
+
+async def _watch_availability(service: Service) -> None:
+    """Take in what other processes stored of the availability of items."""
+    while True:
+        await asyncio.sleep(_AVAILABILITY_SECONDS)
+        with contextlib.suppress(StoreError):  # requests that need the store report it
+            await asyncio.to_thread(service.read_availability)
 
 
 async def _watch_learner(service: Service, metrics: ServiceMetrics) -> None:
@@ -179,6 +196,10 @@ def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(QueueFull)
     async def busy(_: Request, error: QueueFull) -> Response:
         return JSONResponse({"detail": str(error)}, 503, headers={"retry-after": "1"})
+
+    @app.exception_handler(FilterError)
+    async def no_such_filter(_: Request, error: FilterError) -> Response:
+        return JSONResponse({"detail": str(error)}, 422)
 
     @app.exception_handler(SolverError)
     async def unsolved(_: Request, error: SolverError) -> Response:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Forgot", "NewEvent", "PendingChanges", "StoreChanges", "StoredChange", "StoredEvent", "StoredHistory"]
+__all__ = [
+    "Forgot",
+    "NewEvent",
+    "PendingChanges",
+    "StoreChanges",
+    "StoredAvailability",
+    "StoredChange",
+    "StoredEvent",
+    "StoredHistory",
+]
 
 
 class NewEvent(NamedTuple):
@@ -86,3 +95,12 @@ class Forgot(NamedTuple):
     """How many events of theirs there were."""
     seq: int
     """The number of the commit."""
+
+
+class StoredAvailability(NamedTuple):
+    """Whether an item is available, as it was posted last."""
+
+    item: str
+    available: bool
+    seq: int
+    """The number of the commit that changed it."""

@@ -20,7 +20,7 @@ import itertools
 import queue
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +36,7 @@ from komd.serve.event_records import (
     NewEvent,
     PendingChanges,
     StoreChanges,
+    StoredAvailability,
     StoredChange,
     StoredEvent,
     StoredHistory,
@@ -67,6 +68,7 @@ class EventStore:
         self._upsert = self._tables.upsert()
         self._last_seq, self._count_commit = self._tables.last_seq(), self._tables.count_commit()
         self._pending = self._tables.pending()
+        self._changed_items, self._set_item = self._tables.changed_items(), self._tables.set_item()
         try:
             self._key = self._prepare(url)
         except SQLAlchemyError as error:
@@ -148,6 +150,10 @@ class EventStore:
         seq, events, oldest, forgotten = self._read(self._pending, {"after": after})[0]
         return PendingChanges(int(seq), int(events), None if oldest is None else int(oldest), int(forgotten))
 
+    def availability(self, after: int) -> list[StoredAvailability]:
+        """The items whose availability the commits after number `after` changed, in the order of the commits."""
+        return [StoredAvailability._make(row) for row in self._read(self._changed_items, {"after": after})]
+
     def ping(self) -> None:
         """Raises StoreError when the database does not answer."""
         self._read(sql.select(self._tables.settings.c.value).limit(1))
@@ -175,6 +181,10 @@ class EventStore:
         reading them all the time (`EventErasure` says what then); what PostgreSQL keeps, see there.
         """
         return self._submit(_Write((), user))
+
+    def set_available(self, items: Mapping[str, bool]) -> Future[int]:
+        """Store whether items are available. When the future is done it is on the disk; says how many changed."""
+        return self._submit(_Write((), items=tuple(items.items())))
 
     def _submit(self, write: _Write) -> Future[Any]:
         if self._closed:
@@ -238,7 +248,9 @@ class EventStore:
                 with self._writing.begin() as connection:
                     seq = int(connection.execute(self._last_seq).scalar_one()) + 1
                     answers = [
-                        self._store(connection, write.events, seq)
+                        self._store_items(connection, write.items, seq)
+                        if write.items
+                        else self._store(connection, write.events, seq)
                         if write.forget is None
                         else self._delete(connection, write.forget, seq)
                         for write in group
@@ -272,6 +284,12 @@ class EventStore:
         }
         return len(changed)
 
+    def _store_items(self, connection: sql.Connection, items: Sequence[tuple[str, bool]], seq: int) -> int:
+        now = time.time_ns() // 1_000_000
+        rows = [{"item_id": item, "available": available, "at": now, "seq": seq} for item, available in sorted(items)]
+        counted = {"preserve_rowcount": True}
+        return int(connection.execute(self._set_item, rows, execution_options=counted).rowcount)
+
     def _delete(self, connection: sql.Connection, user: str, seq: int) -> Forgot:
         gone = connection.execute(sql.delete(self._tables.events).where(self._tables.events.c.user_id == user)).rowcount
         connection.execute(self._tables.forget(), {"mark": self.mark(user), "seq": seq})
@@ -299,10 +317,11 @@ class EventStore:
 
 @dataclass(frozen=True)
 class _Write:
-    """A request to the writing thread: events to add, or a user to forget."""
+    """A request to the writing thread: events to add, a user to forget, or items that are available or not."""
 
     events: tuple[NewEvent, ...]
     forget: str | None = None
+    items: tuple[tuple[str, bool], ...] = ()
     answer: Future[Any] = field(default_factory=Future)
 
 

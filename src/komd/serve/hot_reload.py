@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from komd import journal, store
 from komd.errors import InputError, KomdError, ModelFileError
+from komd.serve.candidate_masks import ItemRules
 from komd.serve.item_names import read_names
 from komd.serve.model_snapshot import ModelSnapshot
 from komd.serve.publication import LearnedState, Publication, model_version
@@ -48,10 +49,17 @@ def _version(folder: Path, manifest: bytes) -> str:
 class ModelWatcher:
     """The model of a folder: `current` is always the newest that works."""
 
-    def __init__(self, folder: Path, items: Path | None = None, publication: Publication | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        items: Path | None = None,
+        publication: Publication | None = None,
+        rules: ItemRules | None = None,
+    ) -> None:
         self._folder = folder if publication is None else publication.model
         self._items = items
         self._publication = publication
+        self._rules = ItemRules() if rules is None else rules
         self._lock = threading.Lock()
         self._table: pa.Table | None = None
         self._table_signature: Signature | None = None
@@ -100,10 +108,14 @@ class ModelWatcher:
         if self._items is not None:
             signature = tuple(entry for entry in self._signature() if entry[0] == str(self._items))
             if signature != self._table_signature or not signature:
-                self._table = read_names(self._items)
-                self._table_signature = signature
+                table = read_names(self._items)
+                try:
+                    self._rules.check(table)
+                except InputError as error:
+                    raise InputError(f"{self._items.name}: {error}") from None
+                self._table, self._table_signature = table, signature
         trusted = self._publication is not None
-        snapshot = ModelSnapshot.load(folder, version, self._table, before, trusted=trusted)
+        snapshot = ModelSnapshot.load(folder, version, self._table, before, trusted=trusted, rules=self._rules)
         if self._items is not None and not snapshot.names.known:
             raise InputError(
                 f"{self._items} names none of the model's {len(snapshot.catalogue.items):,} items (ids like "

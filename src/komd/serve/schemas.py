@@ -9,14 +9,17 @@ from __future__ import annotations
 import time
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, PlainValidator, WithJsonSchema, model_validator
 
+from komd.serve.candidate_masks import ListRules
 from komd.serve.event_records import NewEvent
+from komd.serve.item_filters import CONDITIONS_SCHEMA, ItemConditions, conditions_of
 from komd.serve.posted_values import Moment, Weight
 from komd.serve.serve_settings import Limits
 
 __all__ = [
     "Ask",
+    "AvailabilityKept",
     "Batch",
     "BatchAnswer",
     "Contribution",
@@ -30,10 +33,12 @@ __all__ = [
     "HistoryItem",
     "Identifier",
     "Item",
+    "ItemState",
     "Items",
     "Learning",
     "Model",
     "Other",
+    "PostedAvailability",
     "PostedEvents",
     "Recommendation",
     "RecommendationList",
@@ -53,6 +58,10 @@ Text = Annotated[str, Field(min_length=1, max_length=LIMITS.identifier, pattern=
 _Number = Annotated[int, Field(strict=True, gt=-(2**64), lt=2**64)]
 Identifier = Text | _Number
 """An id as it may be sent. Validated without a call into Python, of which a request may need thousands."""
+
+
+Where = Annotated[ItemConditions, PlainValidator(conditions_of), WithJsonSchema(CONDITIONS_SCHEMA)]
+"""Conditions on the columns of the table of items; `item_filters.py` has their grammar."""
 
 
 _AHEAD = 86_400_000  # milliseconds that a posted event may be ahead of this machine's clock: a day
@@ -122,6 +131,21 @@ class Ask(_Request, json_schema_extra={"examples": [{"history": ["i7", "i42"], "
     max_popularity: int | None = Field(
         default=None, ge=0, le=2**53, description="Only items chosen by at most so many users. Scores stay the same."
     )
+    filters: list[Text] = Field(
+        default=[], max_length=20, description="Only items that meet these filters of the configuration, by name."
+    )
+    where: Where | None = Field(
+        default=None,
+        description='Only items that meet these conditions on columns of the table of items: {"genre": "Comedy"}, '
+        '{"genre": ["Comedy", "Drama"]}, {"genre": {"not": "Horror"}}, {"year": {"min": 1990, "max": 1999}}.',
+    )
+    include_unavailable: bool = Field(default=False, description="Also items that are not available.")
+    max_per: dict[Text, Annotated[int, Field(ge=1, le=LIMITS.n)]] = Field(
+        default={},
+        max_length=5,
+        description="At most so many items of the list for each value of a column of the table of items, as "
+        '{"artist": 2}. Items without a value are not limited.',
+    )
     explain: bool = Field(default=False, description=f"Say why; then n is at most {LIMITS.explained}.")
     reasons: int = Field(default=10, ge=1, le=100, description="How many contributions to list; the others are summed.")
 
@@ -181,10 +205,16 @@ class Ask(_Request, json_schema_extra={"examples": [{"history": ["i7", "i42"], "
         """The deny list as texts."""
         return _texts(self.exclude)
 
+    @property
+    def rules(self) -> ListRules:
+        """What is said of the attributes of items."""
+        limits = tuple(sorted(self.max_per.items()))
+        return ListRules(tuple(self.filters), self.where or (), self.include_unavailable, limits)
+
     def options(self) -> Any:
         """All of the request but the user: requests that agree in it are ranked together."""
         lists = tuple(None if ids is None else tuple(ids) for ids in (self.items, self.exclude))
-        return self.n, self.exclude_seen, lists, self.max_popularity, self.explain, self.reasons, self.at
+        return self.n, self.exclude_seen, lists, self.max_popularity, self.explain, self.reasons, self.at, self.rules
 
 
 class Batch(_Request):
@@ -360,6 +390,7 @@ class Item(BaseModel):
     popularity: int
     popularity_rank: int
     details: dict[str, str]
+    available: bool = Field(default=True, description="Whether it may be in lists.")
 
 
 class Items(BaseModel):
@@ -380,6 +411,34 @@ class SimilarItems(BaseModel):
     item_id: str
     name: str
     items: list[Similar]
+
+
+class ItemState(_Request):
+    """Whether an item is available."""
+
+    item_id: Identifier
+    available: bool
+
+
+class PostedAvailability(
+    _Request, json_schema_extra={"examples": [{"items": [{"item_id": "i7", "available": False}]}]}
+):
+    """Items that are available or not from now on. Of an item that is listed twice, the last entry holds."""
+
+    items: list[ItemState] = Field(min_length=1, max_length=LIMITS.listed)
+
+    @property
+    def states(self) -> dict[str, bool]:
+        """By id as text."""
+        return {str(state.item_id): state.available for state in self.items}
+
+
+class AvailabilityKept(BaseModel):
+    """What was stored. It is on the disk, and holds for the next list of this worker; others follow in a second."""
+
+    items: int = Field(description="Distinct items in the post.")
+    changed: int = Field(description="Of how many of them the store said something else, or nothing, before.")
+    unknown_items: list[str] = Field(description="Items the model does not know yet: stored, for when it does.")
 
 
 class Curve(BaseModel):
