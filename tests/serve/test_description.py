@@ -28,6 +28,7 @@ LABELS = [
     *("POST /v1/recommend", "POST /v1/recommend/batch", "GET /v1/users/{user_id}/recommendations"),
     *("POST /v1/events", "GET /v1/users", "GET /v1/users/{user_id}", "DELETE /v1/users/{user_id}"),
     *("GET /v1/items", "GET /v1/items/{item_id}", "GET /v1/items/{item_id}/similar", "GET /v1/popularity"),
+    "POST /v1/items/availability",
 ]
 
 

@@ -3,7 +3,7 @@
 The list is the greedy one over the full ranking: the next best item whose values all have room. Instead of the full
 ranking, a part of it is ranked; if that does not fill the list, the rest is ranked, deeper, without the items that were
 passed and those that have a value without room. An item that has no room once never has room again, so the list is the
-same. Twin: tests/serve/test_list_quotas.py::greedy.
+same. Twin: tests/serve/attributed.py::greedy.
 """
 
 from __future__ import annotations
