@@ -18,6 +18,7 @@ from komd.serve.item_attributes import AttributeColumn, AttributeTable, ItemAttr
 from komd.serve.item_filters import FilterError, conditions_of, named_filters
 from komd.serve.item_names import ItemNames, read_names
 from komd.serve.schemas import Ask
+from komd.serve.serve_config import as_toml, read_config, settings_of
 from komd.serve.serve_settings import Settings
 from tests.serve import attributed
 from tests.serve.conftest import Running, until
@@ -341,6 +342,36 @@ def test_a_filter_on_a_column_that_is_not_there_is_refused_at_the_start(folder, 
         with pytest.raises(InputError, match=words):
             check(replace(settings, filters=filters))
     check(replace(settings, filters=FILTERS))
+
+
+def test_filters_of_a_file(folder, rows, tmp_path, serving):
+    file = tmp_path / "komd.toml"
+    file.write_text(
+        f"""
+        model = "{folder / "shop.komd"}"
+        items = "{folder / "items.csv"}"
+        store = "sqlite:///e.db"
+        [filters.kids]
+        genre = ["Children's", "Comedy"]
+        artist = {{ not = "a0" }}
+        [filters."old ones"]
+        year = {{ max = 1989.5 }}
+        """
+    )
+    settings = settings_of(read_config(file))
+    settings.check()
+    (tmp_path / "again.toml").write_text(as_toml(settings))
+    assert settings_of(read_config(tmp_path / "again.toml")).filters == settings.filters
+    found = serving(settings).post("/v1/recommend", {"history": [], "n": 90, "filters": ["kids", "old ones"]})
+    held = [{"genre": ["Children's", "Comedy"], "artist": {"not": "a0"}}, {"year": {"max": 1989.5}}]
+    expected = {item for item, row in rows.items() if all(attributed.meets(row, one) for one in held)}
+    assert expected and {item for item, _ in listed(found)} == expected
+    file.write_text('model = "m.komd"\n[filters.kids]\nyear = 1990-01-01\n')
+    with pytest.raises(InputError, match=r"none is given"):
+        settings_of(read_config(file)).check()
+    file.write_text('model = "m.komd"\nitems = "i.csv"\n[filters.kids]\nyear = 1990-01-01\n')
+    with pytest.raises(InputError, match=r"filters\.kids: year: expected text or a number, got date"):
+        settings_of(read_config(file)).check()
 
 
 def test_a_new_table_is_used_and_one_that_lost_a_column_is_refused(folder, rows, tmp_path, serving):

@@ -56,10 +56,11 @@ def create(settings: Settings) -> AccessControl:
     metrics = ServiceMetrics()
     publication = None if settings.learned is None else Publication(settings.learned)
     rules = ItemRules(named_filters(settings.filters))
-    watcher = ModelWatcher(settings.model, settings.items, publication, rules)
+    watcher = ModelWatcher(settings.model, settings.items, publication, rules=rules)
     metrics.loaded.set(watcher.current.loaded)
     events = EventStore(settings.store, threads=len(RequestQueues._fields))
     rules.availability.read(events)
+    watcher.current.masks.warm_up()
     limits, names = settings.limits, RequestQueues._fields
     queues = RequestQueues(*(RequestQueue(name, waiting=limits.waiting, metrics=metrics) for name in names))
     service = Service(watcher, events, limits, rules)

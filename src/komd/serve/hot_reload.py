@@ -54,6 +54,7 @@ class ModelWatcher:
         folder: Path,
         items: Path | None = None,
         publication: Publication | None = None,
+        *,
         rules: ItemRules | None = None,
     ) -> None:
         self._folder = folder if publication is None else publication.model
