@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import komd
 from komd.errors import InputError
 from komd.serve.app import check
-from komd.serve.item_attributes import AttributeColumn, AttributeTable, ItemAttributes
+from komd.serve.item_attributes import AttributeColumn, AttributeTable, BoundedCache, ItemAttributes
 from komd.serve.item_filters import FilterError, conditions_of, named_filters
 from komd.serve.item_names import ItemNames, read_names
 from komd.serve.schemas import Ask
@@ -130,6 +130,16 @@ def test_masks_are_kept_while_items_and_table_are_the_same(tmp_path):
     assert other.mask(wanted).tolist() == [True, False, True, False, False]
     with pytest.raises(FilterError, match="no table of items"):
         ItemAttributes.of(ItemNames.of(items, None), first).mask(wanted)
+
+
+def test_a_cache_keeps_what_was_used_last():
+    cache, made = BoundedCache(2), []
+
+    def get(key):
+        return cache.get(key, lambda: made.append(key) or key)
+
+    assert [get(key) for key in "abacab"] == list("abacab")
+    assert made == ["a", "b", "c", "b"]
 
 
 # ---- over HTTP --------------------------------------------------------------------------------------------------

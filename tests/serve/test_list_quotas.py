@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import komd
+from komd.serve import request_context
 from komd.serve.candidate_masks import CandidateMasks, ListRules
 from komd.serve.item_attributes import ItemAttributes
 from komd.serve.item_names import ItemNames, read_names
@@ -128,3 +129,18 @@ def test_any_ranking_with_ties_and_several_values(data):
     rows = {k: {"v": values[k]} for k in range(m)}
     expected = attributed.greedy(list(zip(full.tolist(), all_scores.tolist(), strict=True)), rows, {"v": most}, n)
     assert list(zip(found.tolist(), got.tolist(), strict=True)) == expected
+
+
+def test_work_is_abandoned_after_the_deadline(folder, rows):
+    """Between two steps; one step that is enough is answered."""
+    model = komd.load(folder / "shop.komd")
+    names = ItemNames.of(model.catalogue.items, read_names(folder / "items.csv"))
+    snapshot = ModelSnapshot(model, "1", names)
+    user = [UserRow(np.array([3], np.int32))]
+    request_context.enter(request_context.RequestContext(deadline=0.0))
+    try:
+        with pytest.raises(request_context.DeadlineExceeded):
+            snapshot.recommend(user, n=20, at=0, rules=ListRules(max_per=(("label", 1),)))
+    finally:
+        request_context.enter(request_context.RequestContext())
+    assert len(snapshot.recommend(user, n=20, at=0, rules=ListRules(max_per=(("label", 1),)))[0].items) > 2

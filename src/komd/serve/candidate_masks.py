@@ -22,7 +22,7 @@ from komd.serve.item_availability import AvailableItems, ItemAvailability
 from komd.serve.item_filters import FilterError, ItemConditions
 from komd.serve.item_names import ItemNames
 
-__all__ = ["CandidateMasks", "ItemMask", "ItemRules", "ListRules"]
+__all__ = ["NO_RULES", "CandidateMasks", "ItemMask", "ItemRules", "ListRules"]
 
 _CACHED = 16  # masks of a snapshot: five bytes an item each
 
@@ -34,6 +34,10 @@ class ListRules(NamedTuple):
     where: ItemConditions = ()
     include_unavailable: bool = False
     max_per: tuple[tuple[str, int], ...] = ()
+
+
+NO_RULES = ListRules()
+"""Any item that is available."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from komd.engine.ranking import RankingRequest
 from komd.engine.recommender import Recommender
 from komd.errors import ModelFileError
 from komd.models.registry import load, load_trusted
-from komd.serve.candidate_masks import CandidateMasks, ItemMask, ItemRules, ListRules
+from komd.serve.candidate_masks import NO_RULES, CandidateMasks, ItemMask, ItemRules, ListRules
 from komd.serve.id_text import numbers_of, text_of
 from komd.serve.item_names import ItemNames
 from komd.serve.list_quotas import ListQuotas, RankedItems
@@ -30,7 +30,6 @@ from komd.serve.user_row import UserRow, histories_of
 __all__ = ["ModelSnapshot", "RankedList", "Reason"]
 
 _POINTS = 240  # of the curve of popularity
-_NO_RULES = ListRules()
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,7 @@ class ModelSnapshot:
         deny: NDArray[np.int32] | None = None,
         max_popularity: int | None = None,
         reasons: int | None = None,
-        rules: ListRules = _NO_RULES,
+        rules: ListRules = NO_RULES,
     ) -> list[RankedList]:
         """The lists of these users; with the largest `reasons` contributions when given.
 

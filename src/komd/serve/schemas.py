@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, PlainValidator, WithJsonSchema, model_validator
 
-from komd.serve.candidate_masks import ListRules
+from komd.serve.candidate_masks import NO_RULES, ListRules
 from komd.serve.event_records import NewEvent
 from komd.serve.item_filters import CONDITIONS_SCHEMA, ItemConditions, conditions_of
 from komd.serve.posted_values import Moment, Weight
@@ -131,8 +131,8 @@ class Ask(_Request, json_schema_extra={"examples": [{"history": ["i7", "i42"], "
     max_popularity: int | None = Field(
         default=None, ge=0, le=2**53, description="Only items chosen by at most so many users. Scores stay the same."
     )
-    filters: list[Text] = Field(
-        default=[], max_length=20, description="Only items that meet these filters of the configuration, by name."
+    filters: list[Text] | None = Field(
+        default=None, max_length=20, description="Only items that meet these filters of the configuration, by name."
     )
     where: Where | None = Field(
         default=None,
@@ -140,8 +140,8 @@ class Ask(_Request, json_schema_extra={"examples": [{"history": ["i7", "i42"], "
         '{"genre": ["Comedy", "Drama"]}, {"genre": {"not": "Horror"}}, {"year": {"min": 1990, "max": 1999}}.',
     )
     include_unavailable: bool = Field(default=False, description="Also items that are not available.")
-    max_per: dict[Text, Annotated[int, Field(ge=1, le=LIMITS.n)]] = Field(
-        default={},
+    max_per: dict[Text, Annotated[int, Field(ge=1, le=LIMITS.n)]] | None = Field(
+        default=None,
         max_length=5,
         description="At most so many items of the list for each value of a column of the table of items, as "
         '{"artist": 2}. Items without a value are not limited.',
@@ -208,8 +208,10 @@ class Ask(_Request, json_schema_extra={"examples": [{"history": ["i7", "i42"], "
     @property
     def rules(self) -> ListRules:
         """What is said of the attributes of items."""
-        limits = tuple(sorted(self.max_per.items()))
-        return ListRules(tuple(self.filters), self.where or (), self.include_unavailable, limits)
+        if not (self.filters or self.where or self.include_unavailable or self.max_per):
+            return NO_RULES
+        limits = tuple(sorted((self.max_per or {}).items()))
+        return ListRules(tuple(self.filters or ()), self.where or (), self.include_unavailable, limits)
 
     def options(self) -> Any:
         """All of the request but the user: requests that agree in it are ranked together."""
