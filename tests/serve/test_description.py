@@ -40,6 +40,7 @@ LABELS = [
     *("DELETE /v1/events/{event_id}", "GET /v1/report"),
     *("POST /v1/events", "GET /v1/users", "GET /v1/users/{user_id}", "DELETE /v1/users/{user_id}"),
     *("GET /v1/items", "GET /v1/items/{item_id}", "GET /v1/items/{item_id}/similar", "GET /v1/popularity"),
+    "POST /v1/items/availability",
 ]
 OF_CANDIDATE = ("PUT /v1/candidate", "DELETE /v1/candidate", "POST /v1/candidate/promote")  # and there is none
 

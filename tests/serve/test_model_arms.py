@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import komd
 from komd.errors import InputError, KomdError, ModelFileError
 from komd.serve.app import check
+from komd.serve.candidate_masks import ItemRules
 from komd.serve.event_store import EventStore
 from komd.serve.model_arms import CandidateError, ModelArms, fraction_of, watchers
 from komd.serve.serve_settings import Settings
@@ -163,7 +164,7 @@ class Worker(ModelArms):
 
     def __init__(self, settings):
         self.events = EventStore(settings.store)
-        super().__init__(settings, watchers(settings), self.events)
+        super().__init__(settings, watchers(settings, ItemRules()), self.events)
 
     def refresh(self):
         for arm in self.all:

@@ -7,6 +7,9 @@
     service.py          a user's history = the model's + the store's, unless forgotten
     hot_reload.py       the model in use, and how another replaces it
     model_snapshot.py   one model with its names: lists, reasons, similar items       name_search.py    items by name
+    candidate_masks.py  which items may be in a list        list_quotas.py    how many of them for each value
+    item_filters.py     conditions on attributes            item_attributes.py    the columns of --items as values
+    item_availability.py    which items are available now
     event_store.py      live histories                      event_databases.py    SQLite or PostgreSQL
     event_tables.py     what the store's tables hold        event_erasure.py      forgotten ids leave the files
     forget_key.py       the key of the marks of forgotten users, in a file            forgotten_users.py    who they are

@@ -32,6 +32,10 @@ Few = Annotated[int, Query(ge=1, le=100, description="How many at most.")]
 Prefix = Annotated[
     str, Query(max_length=schemas.LIMITS.identifier, pattern=r"^[^\x00]*$", description="Prefix of the ids.")
 ]
+Filters = Annotated[
+    tuple[schemas.Text, ...],
+    Query(alias="filter", max_length=20, description="Filters of the configuration, which all must hold."),
+]
 Typed = Annotated[str, Query(max_length=200, description="What was typed so far.")]
 
 _DESCRIPTIONS = {
@@ -115,10 +119,16 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
         exclude_seen: bool = True,
         explain: bool = False,
         exclude_low_rated: bool = True,
+        filters: Filters = (),
     ) -> Response:
         """The best items for a user id: the short form of /v1/recommend."""
         ask = schemas.Ask(
-            user_id=user_id, n=n, exclude_seen=exclude_seen, explain=explain, exclude_low_rated=exclude_low_rated
+            user_id=user_id,
+            n=n,
+            exclude_seen=exclude_seen,
+            explain=explain,
+            exclude_low_rated=exclude_low_rated,
+            filters=list(filters),
         )
         return await answer(queues.store, lambda: service.recommend(ask))
 
@@ -184,9 +194,26 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
         return await answer(queues.compute, lambda: schemas.Items(items=service.search(q, n)))
 
     @app.get("/v1/items/{item_id}/similar", response_model=schemas.SimilarItems, responses=errors(404), tags=["items"])
-    async def similar_items(item_id: ItemId, n: Length = 10) -> Response:
+    async def similar_items(item_id: ItemId, n: Length = 10, include_unavailable: bool = False) -> Response:
         """Items that are similar to this one."""
-        return await answer(queues.compute, lambda: service.similar(item_id, n), "the model does not know this item")
+
+        def similar() -> schemas.SimilarItems | None:
+            return service.similar(item_id, n, include_unavailable)
+
+        return await answer(queues.compute, similar, "the model does not know this item")
+
+    @app.post(
+        "/v1/items/availability", response_model=schemas.AvailabilityKept, responses=errors(*_BODY), tags=["items"]
+    )
+    async def post_availability(posted: schemas.PostedAvailability) -> Response:
+        """Say which items are available. Others are in no list, unless a request includes them.
+
+        When this answers, it is on the disk and holds for the lists of this worker; other workers follow in a second.
+        """
+        written, kept = await queues.compute.run(lambda: service.set_available(posted.states))
+        kept.changed = await asyncio.wrap_future(written)
+        await queues.store.run(service.read_availability)
+        return _json(kept)
 
     @app.get("/v1/items/{item_id}", response_model=schemas.Item, responses=errors(404), tags=["items"])
     async def show_item(item_id: ItemId) -> Response:

@@ -22,7 +22,9 @@ from starlette.exceptions import HTTPException as StarletteError
 from komd.errors import SolverError
 from komd.serve.access import BROKEN, AccessControl
 from komd.serve.api import RequestQueues, add_routes, errors
+from komd.serve.candidate_masks import ItemRules
 from komd.serve.event_store import EventStore, StoreError
+from komd.serve.item_filters import FilterError, named_filters
 from komd.serve.learner import updatable
 from komd.serve.model_arms import Arm, ModelArms, watchers
 from komd.serve.prometheus import ServiceMetrics
@@ -40,6 +42,7 @@ _LEARNED_SECONDS = 0.1  # between two looks for a model that the learner publish
 _GAUGE_SECONDS = 1.0
 _REPORT_SECONDS = 1.0
 _FOLLOW_SECONDS = 1.0  # between two looks for what was decided of the candidate
+_AVAILABILITY_SECONDS = 0.5  # between two looks for items that are available or not any more
 
 _ABOUT = """Recommendations from what users did, by `komd`. Ids are text; whole numbers are accepted too.
 Errors are `{"detail": "words"}`."""
@@ -56,18 +59,21 @@ _PAGES = {"index.html": "/", "api.html": "/docs"}
 def create(settings: Settings) -> AccessControl:
     """The application: model loaded and tried, store open. Raises KomdError when either cannot be used."""
     metrics = ServiceMetrics()
-    models = watchers(settings)
+    rules = ItemRules(named_filters(settings.filters))
+    models = watchers(settings, rules)
     events = EventStore(
         settings.store,
         threads=len(RequestQueues._fields) + (settings.candidate is not None),
         key_file=settings.key_file,
     )
+    rules.availability.read(events)
     arms = ModelArms(settings, models, events)
     for arm in arms.all:
+        arm.watcher.current.masks.warm_up()
         metrics.loaded.labels(arm.name).set(arm.watcher.current.loaded)
     limits, names = settings.limits, RequestQueues._fields
     queues = RequestQueues(*(RequestQueue(name, waiting=limits.waiting, metrics=metrics) for name in names))
-    service = Service(arms, events, settings)
+    service = Service(arms, events, settings, rules)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -75,6 +81,7 @@ def create(settings: Settings) -> AccessControl:
         seconds = min(settings.watch_seconds, _LEARNED_SECONDS) if learning else settings.watch_seconds
         tasks = [
             *(asyncio.create_task(_watch(arm, metrics, seconds)) for arm in arms.all),
+            asyncio.create_task(_watch_availability(service)),
             asyncio.create_task(_watch_store(events, metrics)),
             asyncio.create_task(_report(service, metrics)),
         ]
@@ -112,7 +119,7 @@ def create(settings: Settings) -> AccessControl:
 
 def check(settings: Settings) -> None:
     """Load the model and open the store, for the error if they cannot be used."""
-    for watcher in watchers(settings):
+    for watcher in watchers(settings, ItemRules(named_filters(settings.filters))):
         if settings.learn and watcher is not None:
             updatable(watcher.current.model)
     EventStore(settings.store, key_file=settings.key_file).close()
@@ -187,6 +194,14 @@ async def _report(service: Service, metrics: ServiceMetrics) -> None:
                 log.debug("lists are counted later: %s", error)
 
 
+async def _watch_availability(service: Service) -> None:
+    """Take in what other processes stored of the availability of items."""
+    while True:
+        await asyncio.sleep(_AVAILABILITY_SECONDS)
+        with contextlib.suppress(StoreError):  # requests that need the store report it
+            await asyncio.to_thread(service.read_availability)
+
+
 async def _watch_learner(service: Service, metrics: ServiceMetrics) -> None:
     """Show in the metrics what the model in use has learned, and how old the oldest event is that it has not."""
     while True:
@@ -243,6 +258,10 @@ def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(QueueFull)
     async def busy(_: Request, error: QueueFull) -> Response:
         return JSONResponse({"detail": str(error)}, 503, headers={"retry-after": "1"})
+
+    @app.exception_handler(FilterError)
+    async def no_such_filter(_: Request, error: FilterError) -> Response:
+        return JSONResponse({"detail": str(error)}, 422)
 
     @app.exception_handler(SolverError)
     async def unsolved(_: Request, error: SolverError) -> Response:

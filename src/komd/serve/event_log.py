@@ -179,8 +179,8 @@ class EventCommit:
 
     def __init__(self, log: EventLog, connection: sql.Connection, seq: int) -> None:
         self._log = log
-        self._connection = connection
-        self._seq = seq
+        self.connection = connection
+        self.seq = seq
         self._position = 0
         self.changed = False
         """Whether an event was added or withdrawn."""
@@ -235,14 +235,14 @@ class EventCommit:
             if former:
                 for pair in {row[:2] for row in added.values()}.intersection(former):
                     added.setdefault(former[pair].event_id, former[pair])
-            self._connection.exec_driver_sql(self._log.add, sorted(added.values(), key=_place))
+            self.connection.exec_driver_sql(self._log.add, sorted(added.values(), key=_place))
             self.changed = True
         if stored:
-            self._connection.exec_driver_sql(self._log.store, [stored[pair] for pair in sorted(stored)])
+            self.connection.exec_driver_sql(self._log.store, [stored[pair] for pair in sorted(stored)])
         return answers
 
     def _selected(self, statement: Any, given: list[Any]) -> Any:
-        return self._connection.execute(statement, {"given": json.dumps(given, ensure_ascii=False)})
+        return self.connection.execute(statement, {"given": json.dumps(given, ensure_ascii=False)})
 
     def _read_pairs(self, pairs: Iterable[_Pair]) -> tuple[dict[_Pair, EventState], dict[_Pair, _LogRow]]:
         """The states of pairs that have one; and of pairs that have no log, what is known of them as rows of it."""
@@ -260,33 +260,33 @@ class EventCommit:
     def _row(self, event_id: str, event: NewEvent, when: int | None, now: int) -> _LogRow:
         self._position += 1
         user, item, kind, weight, _, name, least, _, shown = event
-        return _LogRow(user, item, event_id, kind, name, weight, least, when, now, self._seq, self._position, shown)
+        return _LogRow(user, item, event_id, kind, name, weight, least, when, now, self.seq, self._position, shown)
 
     def _pair_row(self, pair: _Pair, state: EventState, now: int) -> tuple[Any, ...]:
         """A row of the pairs: its columns in their order."""
-        return *pair, now, state.kind, state.weight, state.time, self._seq, state.least
+        return *pair, now, state.kind, state.weight, state.time, self.seq, state.least
 
     # ---- withdrawing one --------------------------------------------------------------------------------------
 
     def withdraw(self, event_id: str) -> WithdrawnEvent | None:
         """Remove one event, as if it had never been posted; None if there is no such event."""
-        found = self._connection.execute(self._log.one, {"event": event_id}).one_or_none()
+        found = self.connection.execute(self._log.one, {"event": event_id}).one_or_none()
         if found is None:
             return None
         event = LoggedEvent._make(found)
         pair = event.user, event.item
         of = {"user": event.user, "item": event.item}
-        self._connection.execute(self._log.remove, of | {"event": event_id})
+        self.connection.execute(self._log.remove, of | {"event": event_id})
         self.changed = True
         if event.recommendation is not None:
             self._count([event], -1)
         before = self._read_pairs([pair])[0].get(pair)
-        state = replayed(LoggedEvent._make(row) for row in self._connection.execute(self._log.of_pair, of))
+        state = replayed(LoggedEvent._make(row) for row in self.connection.execute(self._log.of_pair, of))
         if state != before:
             now = time.time_ns() // 1_000_000
             row = self._pair_row(pair, EventState("none", None, None, now) if state is None else state, now)
-            self._connection.exec_driver_sql(self._log.store, row)
-        return WithdrawnEvent(*pair, self._seq)
+            self.connection.exec_driver_sql(self._log.store, row)
+        return WithdrawnEvent(*pair, self.seq)
 
     # ---- the report -------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ __all__ = [
     "PendingChanges",
     "ReportKey",
     "StoreChanges",
+    "StoredAvailability",
     "StoredChange",
     "StoredEvent",
     "StoredHistory",
@@ -151,3 +152,12 @@ class ReportKey(NamedTuple):
     """The version of the model in the folder."""
     arm: int
     name: str
+
+
+class StoredAvailability(NamedTuple):
+    """Whether an item is available, as it was posted last."""
+
+    item: str
+    available: bool
+    seq: int
+    """The number of the commit that changed it."""

@@ -19,7 +19,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +39,7 @@ from komd.serve.event_records import (
     PendingChanges,
     ReportKey,
     StoreChanges,
+    StoredAvailability,
     StoredChange,
     StoredEvent,
     StoredHistory,
@@ -74,6 +75,7 @@ class EventStore:
         self._key_check = sql.select(settings.value).where(settings.name == forget_key.CHECK)
         self._reads, self._writes = StoreCircuit("reads"), StoreCircuit("writes")
         self._erasure = EventErasure(self._engine)
+        self._changed_items, self._set_item = self._tables.changed_items(), self._tables.set_item()
         try:
             self._key, erase_key = self._prepare(url, key_file)
             if erase_key:
@@ -198,6 +200,10 @@ class EventStore:
         seq, events, oldest, forgotten = self._read(self._pending, {"after": after})[0]
         return PendingChanges(int(seq), int(events), None if oldest is None else int(oldest), int(forgotten))
 
+    def availability(self, after: int) -> list[StoredAvailability]:
+        """The items whose availability the commits after number `after` changed, in the order of the commits."""
+        return [StoredAvailability._make(row) for row in self._read(self._changed_items, {"after": after})]
+
     def ping(self) -> None:
         """Raises StoreError when the database does not answer."""
         self._read(sql.select(self._tables.settings.c.value).limit(1))
@@ -247,11 +253,11 @@ class EventStore:
 
     def withdraw(self, event_id: str) -> Future[WithdrawnEvent | None]:
         """Remove one event, as if it had never been posted; None if there is no such event."""
-        return self._submit(_Write((), withdraw=event_id))
+        return self._submit(_Write(action=lambda commit: commit.withdraw(event_id)))
 
     def count(self, counts: Counter[ReportKey]) -> Future[None]:
         """Add to the counts of the report."""
-        return self._submit(_Write((), counts=counts))
+        return self._submit(_Write(action=lambda commit: commit.counts.update(counts)))
 
     def forget(self, user: str) -> Future[Forgot]:
         """Delete a user's events and ignore what models know of them.
@@ -259,7 +265,11 @@ class EventStore:
         When the future is done, the id is not in the files of an SQLite store either, unless another program was
         reading them all the time (`EventErasure` says what then); what PostgreSQL keeps, see there.
         """
-        return self._submit(_Write((), user))
+        return self._submit(_Write(action=lambda commit: self._delete(commit, user), erases=True))
+
+    def set_available(self, items: Mapping[str, bool]) -> Future[int]:
+        """Store whether items are available. When the future is done it is on the disk; says how many changed."""
+        return self._submit(_Write(action=lambda commit: self._store_items(commit, items)))
 
     def _submit(self, write: _Write) -> Future[Any]:
         if self._closed:
@@ -299,11 +309,11 @@ class EventStore:
                 for write in group:
                     write.answer.set_exception(error)
             else:
-                for forgot in (False, True):
-                    if forgot and any(write.forget is not None for write in group):
+                for erases in (False, True):
+                    if erases and any(write.erases for write in group):
                         self._erasure.erase()
                     for write, answer in zip(group, answers, strict=True):
-                        if (write.forget is not None) == forgot:
+                        if write.erases == erases:
                             write.answer.set_result(answer)
 
     def _next(self) -> _Write | None:
@@ -315,7 +325,7 @@ class EventStore:
                     return self._queue.get(timeout=wait)
             self._erasure.retry()
 
-    def _commit(self, group: list[_Write]) -> list[int | Forgot | WithdrawnEvent | None]:
+    def _commit(self, group: list[_Write]) -> list[Any]:
         """Execute writes in their order, in one transaction, which takes the next number if it changes something.
 
         Writers take turns: the last number is that of the commit before, and nobody sees a commit without those before.
@@ -327,8 +337,8 @@ class EventStore:
                 with self._writing.begin() as connection:
                     seq = int(connection.execute(self._last_seq).scalar_one()) + 1
                     commit = EventCommit(self._log, connection, seq)
-                    answers = self._execute(connection, commit, group, seq)
-                    if commit.changed or any(write.forget is not None for write in group):
+                    answers = self._execute(commit, group)
+                    if commit.changed:
                         connection.execute(self._count_commit, {"number": str(seq)})
                     complete = True
                 self.attributed.update(commit.attributed)
@@ -342,32 +352,34 @@ class EventStore:
                     raise
         raise AssertionError("unreachable")
 
-    def _execute(
-        self, connection: sql.Connection, commit: EventCommit, group: list[_Write], seq: int
-    ) -> list[int | Forgot | WithdrawnEvent | None]:
-        answers: list[int | Forgot | WithdrawnEvent | None] = []
-        for posted, writes in itertools.groupby(group, key=lambda write: bool(write.events)):
-            if posted:
+    def _execute(self, commit: EventCommit, group: list[_Write]) -> list[Any]:
+        answers: list[Any] = []
+        for action, writes in itertools.groupby(group, key=lambda write: write.action):
+            if action is None:
                 answers += commit.add([write.events for write in writes])
-                continue
-            for write in writes:
-                if write.forget is not None:
-                    answers.append(self._delete(connection, write.forget, seq))
-                elif write.withdraw is not None:
-                    answers.append(commit.withdraw(write.withdraw))
-                else:
-                    commit.counts.update(write.counts)
-                    answers.append(0)
-        self._report.add(connection, commit.counts)
+            else:
+                answers += [action(commit) for _ in writes]
+        self._report.add(commit.connection, commit.counts)
         return answers
 
-    def _delete(self, connection: sql.Connection, user: str, seq: int) -> Forgot:
+    def _store_items(self, commit: EventCommit, items: Mapping[str, bool]) -> int:
+        now = time.time_ns() // 1_000_000
+        names = ("item_id", "available", "at", "seq")
+        rows = [dict(zip(names, (*each, now, commit.seq), strict=True)) for each in sorted(items.items())]
+        counted = {"preserve_rowcount": True}
+        changed = int(commit.connection.execute(self._set_item, rows, execution_options=counted).rowcount)
+        commit.changed |= changed > 0
+        return changed
+
+    def _delete(self, commit: EventCommit, user: str) -> Forgot:
+        connection = commit.connection
         if connection.execute(self._key_check).scalar() != self._key.check:
             raise StoreError("the key of the store was replaced while it was in use: start the service again")
         gone = connection.execute(sql.delete(self._tables.events).where(self._tables.events.c.user_id == user)).rowcount
         connection.execute(self._log.remove_user, {"user": user})
-        connection.execute(self._tables.forget(), {"mark": self.mark(user), "seq": seq})
-        return Forgot(int(gone), seq)
+        connection.execute(self._tables.forget(), {"mark": self.mark(user), "seq": commit.seq})
+        commit.changed = True
+        return Forgot(int(gone), commit.seq)
 
     def _prepare(self, url: str, key_file: Path | None) -> tuple[ForgetKey, bool]:
         """Make the tables ready; returns the key of the marks, and whether one is still to be erased from the files."""
@@ -403,12 +415,12 @@ class EventStore:
 
 @dataclass(frozen=True)
 class _Write:
-    """A request to the writing thread: events to add, a user to forget, an event to withdraw, or counts to add."""
+    """A request to the writing thread: events to add, or something else to do within the commit."""
 
-    events: tuple[tuple[str, NewEvent], ...]
-    forget: str | None = None
-    withdraw: str | None = None
-    counts: Counter[ReportKey] = field(default_factory=Counter)
+    events: tuple[tuple[str, NewEvent], ...] = ()
+    action: Callable[[EventCommit], Any] | None = None
+    erases: bool = False
+    """Whether it deletes what must not stay in the database's files."""
     answer: Future[Any] = field(default_factory=Future)
 
 

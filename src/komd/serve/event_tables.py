@@ -15,6 +15,8 @@
     komd_forgotten(mark, seq)
         a keyed hash of each forgotten id: what a model knows of that user is not used. `seq` is the number of the
         commit that forgot the user last.
+    komd_items(item_id, available, at, seq)
+        whether an item is available, where that was posted; when it changed last, and by which commit
     komd_settings(name, value)
         the format, a check value of the key of those hashes (`forget_key.py`), `seq` (the number of the last commit),
         and what all workers must know
@@ -108,6 +110,15 @@ class EventTables:
             sql.Column("seq", sql.BigInteger, nullable=False, server_default=sql.text(_FIRST)),
             sql.Index("komd_forgotten_seq", "seq"),
         )
+        self.items = sql.Table(
+            "komd_items",
+            self._schema,
+            sql.Column("item_id", text, primary_key=True),
+            sql.Column("available", sql.Boolean, nullable=False),
+            sql.Column("at", sql.BigInteger, nullable=False),
+            sql.Column("seq", sql.BigInteger, nullable=False),
+            sql.Index("komd_items_seq", "seq"),
+        )
         self.settings = sql.Table(
             "komd_settings",
             self._schema,
@@ -196,6 +207,12 @@ class EventTables:
         forgotten = self.forgotten.c
         return sql.select(forgotten.mark).where(*_between(forgotten.seq)).order_by(forgotten.seq, forgotten.mark)
 
+    def changed_items(self) -> Any:
+        """Rows (item_id, available, seq) of the items whose availability commits after `after` changed, in order."""
+        items = self.items.c
+        after = sql.bindparam("after", type_=sql.BigInteger)
+        return sql.select(items.item_id, items.available, items.seq).where(items.seq > after).order_by(items.seq)
+
     # ---- writing ----------------------------------------------------------------------------------------------
 
     def count_commit(self) -> Any:
@@ -207,6 +224,16 @@ class EventTables:
         statement = self.insert(self.forgotten)
         return statement.on_conflict_do_update(
             index_elements=[self.forgotten.c.mark], set_={"seq": statement.excluded.seq}
+        )
+
+    def set_item(self) -> Any:
+        """Store whether an item is available (a row of the table), where that is new."""
+        statement = self.insert(self.items)
+        new = statement.excluded
+        return statement.on_conflict_do_update(
+            index_elements=[self.items.c.item_id],
+            set_={"available": new.available, "at": new.at, "seq": new.seq},
+            where=self.items.c.available != new.available,
         )
 
 

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from komd import store
 from komd.errors import InputError, KomdError, ModelFileError
+from komd.serve.candidate_masks import ItemRules
 from komd.serve.item_names import read_names
 from komd.serve.model_size import ModelSize
 from komd.serve.model_snapshot import ModelSnapshot
@@ -51,12 +52,14 @@ class ModelWatcher:
         *,
         images: str | None = None,
         allow_shrink: bool = False,
+        rules: ItemRules | None = None,
     ) -> None:
         self._folder = folder if publication is None else publication.model
         self._items = items
         self._images = images
         self._publication = publication
         self._allow_shrink = allow_shrink or publication is not None  # the learner checks what it learns from
+        self._rules = ItemRules() if rules is None else rules
         self._lock = threading.Lock()
         self._table: pa.Table | None = None
         self._table_signature: Signature | None = None
@@ -112,10 +115,14 @@ class ModelWatcher:
         if self._items is not None:
             signature = tuple(entry for entry in self._signature() if entry[0] == str(self._items))
             if signature != self._table_signature or not signature:
-                self._table = read_names(self._items, self._images)
-                self._table_signature = signature
-        trusted = self._publication is not None
-        snapshot = ModelSnapshot.load(folder, folder_version(folder, manifest), self._table, before, trusted=trusted)
+                table = read_names(self._items, self._images)
+                try:
+                    self._rules.check(table)
+                except InputError as error:
+                    raise InputError(f"{self._items.name}: {error}") from None
+                self._table, self._table_signature = table, signature
+        trusted, version = self._publication is not None, folder_version(folder, manifest)
+        snapshot = ModelSnapshot.load(folder, version, self._table, before, trusted=trusted, rules=self._rules)
         snapshot.release = model_version(manifest)
         if self._items is not None and not snapshot.names.known:
             raise InputError(

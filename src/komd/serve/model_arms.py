@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 from komd import store
 from komd.errors import KomdError, ModelFileError
 from komd.models.registry import load, restored
+from komd.serve.candidate_masks import ItemRules
 from komd.serve.event_store import EventStore
 from komd.serve.experiment_state import ExperimentState, ExperimentStates
 from komd.serve.hot_reload import ModelWatcher
@@ -52,19 +53,19 @@ def fraction_of(user: str) -> float:
     return (int.from_bytes(digest[:8]) >> 64 - _BITS) / (1 << _BITS)
 
 
-def watchers(settings: Settings) -> tuple[ModelWatcher, ModelWatcher | None]:
+def watchers(settings: Settings, rules: ItemRules) -> tuple[ModelWatcher, ModelWatcher | None]:
     """The main model and the candidate. Raises KomdError if one cannot be used."""
     learned, learned_candidate = (
         None if folder is None else Publication(folder) for folder in (settings.learned, settings.learned_candidate)
     )
     shrink = settings.allow_shrink
-    images = settings.images
-    main = ModelWatcher(settings.model, settings.items, learned, images=images, allow_shrink=shrink)
+    items, images = settings.items, settings.images
+    main = ModelWatcher(settings.model, items, learned, images=images, allow_shrink=shrink, rules=rules)
     if settings.candidate is None:
         return main, None
     try:
         candidate = ModelWatcher(
-            settings.candidate, settings.items, learned_candidate, images=images, allow_shrink=shrink
+            settings.candidate, items, learned_candidate, images=images, allow_shrink=shrink, rules=rules
         )
         if learned is None and not shrink:  # else it was checked before anything was learned
             ModelSize.of(main.current.model).check_successor(ModelSize.of(candidate.current.model))

@@ -5,10 +5,10 @@ Every user is served by their history alone, as the library serves users it does
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,10 @@ from komd.engine.ranking import RankingRequest
 from komd.engine.recommender import Recommender
 from komd.errors import ModelFileError
 from komd.models.registry import load, load_trusted
+from komd.serve.candidate_masks import NO_RULES, CandidateMasks, ItemMask, ItemRules, ListRules
 from komd.serve.id_text import numbers_of, text_of
 from komd.serve.item_names import ItemNames
+from komd.serve.list_quotas import ListQuotas, RankedItems
 from komd.serve.user_row import UserRow, histories_of
 
 __all__ = ["ModelSnapshot", "RankedList", "Reason"]
@@ -63,7 +65,7 @@ class RankedList:
 class ModelSnapshot:
     """A model as requests use it."""
 
-    def __init__(self, model: Recommender, version: str, names: ItemNames) -> None:
+    def __init__(self, model: Recommender, version: str, names: ItemNames, masks: CandidateMasks | None = None) -> None:
         self.model = model
         self.version = version
         self.release = version
@@ -71,6 +73,7 @@ class ModelSnapshot:
         self.names = names
         self.loaded = time.time()
         self.catalogue = model.catalogue
+        self.masks = CandidateMasks.of(self.catalogue, names) if masks is None else masks
         self._all_candidates = self.catalogue.candidates()
 
     @staticmethod
@@ -81,6 +84,7 @@ class ModelSnapshot:
         before: ModelSnapshot | None = None,
         *,
         trusted: bool = False,
+        rules: ItemRules | None = None,
     ) -> ModelSnapshot:
         """Load, check and try a model, so that its first request is as fast as any other.
 
@@ -96,7 +100,8 @@ class ModelSnapshot:
         items = model.catalogue.items
         same = before is not None and before.names.fits(items, table)
         names = before.names if before is not None and same else ItemNames.of(items, table)
-        snapshot = ModelSnapshot(model, version, names)
+        masks = CandidateMasks.of(model.catalogue, names, rules, None if before is None else before.masks)
+        snapshot = ModelSnapshot(model, version, names, masks)
         snapshot._warm_up()
         return snapshot
 
@@ -108,6 +113,7 @@ class ModelSnapshot:
         self.recommend([UserRow(row)], n=3, at=0, reasons=2)
         self.model.nearest_items(0, 3)
         self.learned_row(text_of(self.catalogue.users[0]))
+        self.masks.warm_up()
         _ = self.catalogue.inside, self.catalogue.popularity, self.curve, self.names.index, self.names.labels
 
     # ---- ids --------------------------------------------------------------------------------------------------
@@ -173,31 +179,49 @@ class ModelSnapshot:
         deny: NDArray[np.int32] | None = None,
         max_popularity: int | None = None,
         reasons: int | None = None,
+        rules: ListRules = NO_RULES,
     ) -> list[RankedList]:
         """The lists of these users; with the largest `reasons` contributions when given.
 
-        Ages are measured from `at` (microseconds since 1970), by models that have a half-life.
+        Ages are measured from `at` (microseconds since 1970), by models that have a half-life. Rules of attributes
+        decide which items may be in a list, and never change scores.
         """
         histories = histories_of(rows, at)
-        candidates = self._candidates(allow, deny, max_popularity)
+        candidates = self._candidates(self.masks.of_rules(rules), allow, deny, max_popularity)
+        quotas = ListQuotas(self.masks.attributes, self.catalogue.order, rules.max_per) if rules.max_per else None
+        request = RankingRequest(n if quotas is None else quotas.depth(n), candidates, exclude_seen)
         lists: list[RankedList] = []
-        for block in self.model.ranked_blocks(histories, RankingRequest(n, candidates, exclude_seen), threads=1):
+        for block in self.model.ranked_blocks(histories, request, threads=1):
             for items, scores, count in zip(block.items, block.scores, block.counts, strict=True):
                 user = histories.block(len(lists), len(lists) + 1)
                 items, scores = items[:count], scores[:count]
+                if quotas is not None:
+                    rank = functools.partial(self._ranked, user, exclude_seen)
+                    items, scores = quotas.fill((items, scores), n, candidates, rank)
                 why = None if reasons is None else self._reasons(user, items, reasons)
                 lists.append(RankedList(items, scores, not len(user.indices), why))
         return lists
 
+    def _ranked(self, user: Histories, exclude_seen: bool, candidates: NDArray[np.int32], depth: int) -> RankedItems:
+        """The best of these candidates for one user."""
+        request = RankingRequest(depth, candidates, exclude_seen)
+        block = next(iter(self.model.ranked_blocks(user, request, threads=1)))
+        return block.items[0, : block.counts[0]], block.scores[0, : block.counts[0]]
+
     def _candidates(
-        self, allow: NDArray[np.int32] | None, deny: NDArray[np.int32] | None, max_popularity: int | None
+        self,
+        mask: ItemMask | None,
+        allow: NDArray[np.int32] | None,
+        deny: NDArray[np.int32] | None,
+        max_popularity: int | None,
     ) -> NDArray[np.int32]:
         if allow is None and deny is None and max_popularity is None:
-            return self._all_candidates
+            return self._all_candidates if mask is None else mask.candidates
         first = 0
         if max_popularity is not None:  # numbers are by falling popularity: the rare items are one range
             first = int(np.searchsorted(-self.catalogue.popularity, -max_popularity, side="left"))
-        return self.catalogue.candidates(allow, deny, first=first)
+        found = self.catalogue.candidates(allow, deny, first=first)
+        return found if mask is None else found[mask.allowed[found]]
 
     def _reasons(self, user: Histories, items: NDArray[np.int32], largest: int) -> list[Reason]:
         found = self.model.explained(user, items)
@@ -213,7 +237,7 @@ class ModelSnapshot:
             reasons.append(Reason(found.items[shown], disliked[shown], parts[shown], *sums, rest))
         return reasons
 
-    @cached_property
+    @functools.cached_property
     def curve(self) -> tuple[list[int], list[int]]:
         """The long tail: ranks from 1 and how many users chose the item there, evenly spread on a log scale."""
         popularity = self.catalogue.popularity

@@ -11,11 +11,13 @@ import time
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, PlainValidator, WithJsonSchema, model_validator
 
 from komd.errors import nearest
+from komd.serve.candidate_masks import NO_RULES, ListRules
 from komd.serve.event_records import NewEvent
 from komd.serve.event_types import EventType
+from komd.serve.item_filters import CONDITIONS_SCHEMA, ItemConditions, conditions_of
 from komd.serve.posted_values import Moment, Weight
 from komd.serve.serve_settings import Limits
 
@@ -23,6 +25,7 @@ __all__ = [
     "ArmLearning",
     "ArmReport",
     "Ask",
+    "AvailabilityKept",
     "Batch",
     "BatchAnswer",
     "CandidateModel",
@@ -40,10 +43,12 @@ __all__ = [
     "HistoryItem",
     "Identifier",
     "Item",
+    "ItemState",
     "Items",
     "Learning",
     "Model",
     "Other",
+    "PostedAvailability",
     "PostedEvents",
     "Recommendation",
     "RecommendationList",
@@ -64,6 +69,10 @@ Text = Annotated[str, Field(min_length=1, max_length=LIMITS.identifier, pattern=
 _Number = Annotated[int, Field(strict=True, gt=-(2**64), lt=2**64)]
 Identifier = Text | _Number
 """An id as it may be sent. Validated without a call into Python, of which a request may need thousands."""
+
+
+Where = Annotated[ItemConditions, PlainValidator(conditions_of), WithJsonSchema(CONDITIONS_SCHEMA)]
+"""Conditions on the columns of the table of items; `item_filters.py` has their grammar."""
 
 
 _AHEAD = 86_400_000  # milliseconds that a posted event may be ahead of this machine's clock: a day
@@ -138,6 +147,21 @@ class Ask(_Request, json_schema_extra={"examples": [{"history": ["i7", "i42"], "
     max_popularity: int | None = Field(
         default=None, ge=0, le=2**53, description="Only items chosen by at most so many users. Scores stay the same."
     )
+    filters: list[Text] | None = Field(
+        default=None, max_length=20, description="Only items that meet these filters of the configuration, by name."
+    )
+    where: Where | None = Field(
+        default=None,
+        description='Only items that meet these conditions on columns of the table of items: {"genre": "Comedy"}, '
+        '{"genre": ["Comedy", "Drama"]}, {"genre": {"not": "Horror"}}, {"year": {"min": 1990, "max": 1999}}.',
+    )
+    include_unavailable: bool = Field(default=False, description="Also items that are not available.")
+    max_per: dict[Text, Annotated[int, Field(ge=1, le=LIMITS.n)]] | None = Field(
+        default=None,
+        max_length=5,
+        description="At most so many items of the list for each value of a column of the table of items, as "
+        '{"artist": 2}. Items without a value are not limited.',
+    )
     explain: bool = Field(default=False, description=f"Say why; then n is at most {LIMITS.explained}.")
     reasons: int = Field(default=10, ge=1, le=100, description="How many contributions to list; the others are summed.")
 
@@ -203,10 +227,18 @@ class Ask(_Request, json_schema_extra={"examples": [{"history": ["i7", "i42"], "
         """The deny list as texts."""
         return _texts(self.exclude)
 
+    @property
+    def rules(self) -> ListRules:
+        """What is said of the attributes of items."""
+        if not (self.filters or self.where or self.include_unavailable or self.max_per):
+            return NO_RULES
+        limits = tuple(sorted((self.max_per or {}).items()))
+        return ListRules(tuple(self.filters or ()), self.where or (), self.include_unavailable, limits)
+
     def options(self) -> Any:
         """All of the request but the user: requests that agree in it are ranked together."""
         lists = tuple(None if ids is None else tuple(ids) for ids in (self.items, self.exclude))
-        return self.n, self.exclude_seen, lists, self.max_popularity, self.explain, self.reasons, self.at
+        return self.n, self.exclude_seen, lists, self.max_popularity, self.explain, self.reasons, self.at, self.rules
 
 
 class Batch(_Request, json_schema_extra={"examples": [{"requests": [{"history": ["i7"]}, {"history": ["i42"]}]}]}):
@@ -471,6 +503,7 @@ class Item(BaseModel):
     popularity_rank: int
     details: dict[str, str]
     image: str | None = Field(default=None, description="The address of its image, if the service has images.")
+    available: bool = Field(default=True, description="Whether it may be in lists.")
 
 
 class Items(BaseModel):
@@ -491,6 +524,34 @@ class SimilarItems(BaseModel):
     item_id: str
     name: str
     items: list[Similar]
+
+
+class ItemState(_Request):
+    """Whether an item is available."""
+
+    item_id: Identifier
+    available: bool
+
+
+class PostedAvailability(
+    _Request, json_schema_extra={"examples": [{"items": [{"item_id": "i7", "available": False}]}]}
+):
+    """Items that are available or not from now on. Of an item that is listed twice, the last entry holds."""
+
+    items: list[ItemState] = Field(min_length=1, max_length=LIMITS.listed)
+
+    @property
+    def states(self) -> dict[str, bool]:
+        """By id as text."""
+        return {str(state.item_id): state.available for state in self.items}
+
+
+class AvailabilityKept(BaseModel):
+    """What was stored. It is on the disk, and holds for the next list of this worker; others follow in a second."""
+
+    items: int = Field(description="Distinct items in the post.")
+    changed: int = Field(description="Of how many of them the store said something else, or nothing, before.")
+    unknown_items: list[str] = Field(description="Items the model does not know yet: stored, for when it does.")
 
 
 class Curve(BaseModel):

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from komd.errors import InputError
 from komd.serve.event_types import EVENT_TYPES, EventType
+from komd.serve.item_filters import named_filters
 
 __all__ = ["RUNTIME_LIMITS", "VARIABLE", "Limits", "Settings", "is_loopback"]
 
@@ -174,6 +175,9 @@ class Settings:
                 raise InputError(f"a trusted proxy is an address or a network like 10.0.0.0/8, got {proxy!r}") from None
         if self.images is not None and self.items is None:
             raise InputError("images names a column of the table of items, and none is given (items)")
+        if self.filters and self.items is None:
+            raise InputError("filters are conditions on the columns of the table of items, and none is given (items)")
+        named_filters(self.filters)
         warnings = []
         if self.token_file is not None:
             self.tokens()

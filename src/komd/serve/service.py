@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from komd.errors import InputError
 from komd.serve import schemas
+from komd.serve.candidate_masks import ItemRules
 from komd.serve.event_records import LoggedEvent, NewEvent, StoredEvent, StoredHistory
 from komd.serve.event_store import EventStore
 from komd.serve.id_text import users_beginning
@@ -50,9 +51,10 @@ class _JoinedHistory(NamedTuple):
 class Service:
     """Answers the requests of the API."""
 
-    def __init__(self, arms: ModelArms, events: EventStore, settings: Settings) -> None:
+    def __init__(self, arms: ModelArms, events: EventStore, settings: Settings, rules: ItemRules) -> None:
         self.arms = arms
         self.watcher = arms.main.watcher
+        self.rules = rules
         self.events = events
         self.limits = settings.limits
         self._types = settings.events
@@ -89,6 +91,7 @@ class Service:
                 deny=deny,
                 max_popularity=ask.max_popularity,
                 reasons=ask.reasons if ask.explain else None,
+                rules=ask.rules,
             )
             for k, ranked in zip(group, lists, strict=True):
                 unknown = dict.fromkeys([*users[k].unknown, *allow_unknown, *deny_unknown])
@@ -221,13 +224,30 @@ class Service:
         snapshot = self.watcher.current
         return next(iter(_items(snapshot, snapshot.find_items([text])[0])), None)
 
-    def similar(self, text: str, n: int) -> schemas.SimilarItems | None:
+    def set_available(self, states: dict[str, bool]) -> tuple[Future[int], schemas.AvailabilityKept]:
+        """Store which items are available: the response is true once the future is done, which says how many changed.
+
+        `read_availability` makes it hold for the lists of this process.
+        """
+        _, unknown = self.watcher.current.find_items(list(states))
+        kept = schemas.AvailabilityKept(items=len(states), changed=0, unknown_items=unknown)
+        return self.events.set_available(states), kept
+
+    def read_availability(self) -> None:
+        """Take in what any process stored of the availability of items."""
+        self.rules.availability.read(self.events)
+
+    def similar(self, text: str, n: int, include_unavailable: bool = False) -> schemas.SimilarItems | None:
         """The items most similar to one; None when the model does not know it."""
         snapshot = self.watcher.current
         number = int(snapshot.item_numbers([text])[0])
         if number < 0:
             return None
-        near, similarities = snapshot.model.nearest_items(number, n)
+        near, similarities = snapshot.model.nearest_items(number, n + snapshot.masks.unavailable())
+        if not include_unavailable:
+            available = np.array(snapshot.masks.available(near), np.bool_)
+            near, similarities = near[available], similarities[available]
+        near, similarities = near[:n], similarities[:n]
         found = [
             schemas.Similar(**item.model_dump(), similarity=similarity)
             for item, similarity in zip(_items(snapshot, near), similarities.tolist(), strict=True)
@@ -365,7 +385,7 @@ def _unknown_entry(event: StoredEvent) -> schemas.Entry:
 
 
 def _items(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> list[schemas.Item]:
-    details, image = snapshot.item_details, snapshot.item_image
+    details, image, available = snapshot.item_details, snapshot.item_image, snapshot.masks.available(numbers)
     return [
         schemas.Item(
             item_id=text,
@@ -374,8 +394,9 @@ def _items(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> list[schemas.
             popularity_rank=number + 1,
             details=details(number),
             image=image(number),
+            available=available[k],
         )
-        for number, text, name, count in _labels(snapshot, numbers)
+        for k, (number, text, name, count) in enumerate(_labels(snapshot, numbers))
     ]
 
 
