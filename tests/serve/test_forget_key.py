@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import sqlalchemy as sql
 
+from komd.cli.options import event_store
 from komd.errors import InputError
 from komd.serve import forget_key
 from komd.serve.event_records import NewEvent
@@ -165,6 +166,18 @@ def test_stores_that_share_a_file_agree_too(tmp_path):
     assert len({events.mark("ana") for events in opened}) == 1
     for events in opened:
         events.close()
+
+
+@pytest.mark.parametrize("store", ["postgresql"], indirect=True)
+def test_commands_find_the_key_beside_their_model(store, tmp_path, monkeypatch):
+    monkeypatch.delenv("KOMD_FORGET_KEY_FILE")
+    forget(store, "ana", file=Settings(model=tmp_path / "plays.komd", store=store).key_file)
+    with event_store(store, None, tmp_path / "plays.komd") as events:
+        assert events.history("ana").forgotten
+    for given, words in ((None, "name it with --forget-key-file"), (tmp_path / "none", "there is no key file")):
+        with pytest.raises(InputError, match=words), event_store(store, given, tmp_path / "other.komd"):
+            pass
+    assert not (tmp_path / "other.komd.forget-key").exists()
 
 
 def test_keys_for_other_purposes(tmp_path):

@@ -213,7 +213,7 @@ def test_the_command_and_its_learner_survive_and_end(shop, server, tmp_path):
     learner = [child.pid for child in psutil.Process(service.process.pid).children()]
     server.freeze()
     assert until(lambda: service.client.get("/v1/ready").status_code == 503)
-    time.sleep(7)  # the learner has noticed too
+    time.sleep(1)  # the learner, which asks all the time, has noticed too
     server.thaw()
     event = {"events": [{"user_id": "new one", "item_id": "new item"}]}
     assert until(lambda: service.client.post("/v1/events", json=event).status_code == 200)
