@@ -9,6 +9,8 @@
     model_snapshot.py   one model with its names: lists, reasons, similar items       name_search.py    items by name
     event_store.py      live histories                      event_databases.py    SQLite or PostgreSQL
     event_tables.py     what the store's tables hold        event_erasure.py      forgotten ids leave the files
+    event_log.py        what events of a pair come to       event_types.py        what types of events mean
+    recommendation_id.py  signed ids of lists               report_counts.py      what lists led to
 
 A request takes one snapshot of the model and keeps it to its end, so a new model may be loaded at any moment. Whatever
 solves, searches or waits for the database runs in threads; the event loop only reads and writes.
