@@ -135,7 +135,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_events_come_to_what_the_twin_says(events, monkeypatch, steps):
     """Posts, posts of the same events again, withdrawals and forgotten users: states, log, answers and counts."""
     number = next(EXAMPLES)

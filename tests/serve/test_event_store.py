@@ -341,7 +341,7 @@ FORMER_MARKS = """
 CREATE TABLE IF NOT EXISTS komd_forgotten (mark TEXT NOT NULL PRIMARY KEY);
 CREATE TABLE komd_settings (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL);
 INSERT INTO komd_settings VALUES ('format', '{number}'), ('key', '{key}');
-INSERT INTO komd_forgotten VALUES ('cd');
+INSERT INTO komd_forgotten (mark) VALUES ('cd');
 """
 
 

@@ -15,6 +15,8 @@
     forget_key.py       the key of the marks of forgotten users, in a file            forgotten_users.py    who they are
     store_circuit.py    refuses at once while the store does not answer
     postgresql_connection.py                                gives up on a silent server
+    event_log.py        what events of a pair come to       event_types.py        what types of events mean
+    recommendation_id.py  signed ids of lists               report_counts.py      what lists led to
 
 A request takes one snapshot of the model and keeps it to its end, so a new model may be loaded at any moment. Whatever
 solves, searches or waits for the database runs in threads; the event loop only reads and writes.
