@@ -154,3 +154,15 @@ def test_a_model_is_needed():
     assert said.exit_code == 2
     with pytest.raises(InputError, match="no model: name its folder"):
         settings_of({})
+
+
+def test_a_share_is_that_of_a_candidate(tmp_path):
+    said = CliRunner().invoke(app, ["serve", str(tmp_path / "m.komd"), "--share", "20%", "--print-config"])
+    assert isinstance(said.exception, InputError) or said.exit_code == 2
+    with pytest.raises(InputError, match="share is that of a candidate, and none is given: name its folder"):
+        settings_of({"model": Path("m.komd"), "share": 0.2})
+    config = written(tmp_path, 'model = "a.komd"\nshare = "20%"\n')  # of a candidate on the command line
+    words = ["serve", "--config", str(config), "--candidate", str(tmp_path / "b.komd"), "--print-config"]
+    said = CliRunner().invoke(app, words)
+    assert said.exit_code == 0 and tomllib.loads(said.stdout)["share"] == 0.2
+    assert "share" not in tomllib.loads(as_toml(settings_of({"model": Path("m.komd")})))

@@ -5,7 +5,8 @@
     api.py              the addresses under /v1             schemas.py        requests and responses as types
     request_queue.py    the threads that do the work, each with a bounded queue
     service.py          a user's history = the model's + the store's, unless forgotten
-    hot_reload.py       the model in use, and how another replaces it
+    hot_reload.py       the model in use, and how another replaces it               model_size.py     unless it shrank
+    model_arms.py       two models side by side: which of them serves a user        experiment_state.py   decisions
     model_snapshot.py   one model with its names: lists, reasons, similar items       name_search.py    items by name
     candidate_masks.py  which items may be in a list        list_quotas.py    how many of them for each value
     item_filters.py     conditions on attributes            item_attributes.py    the columns of --items as values
