@@ -25,7 +25,9 @@ from komd.serve.hot_reload import ModelWatcher
 from komd.serve.learner import updatable
 from komd.serve.prometheus import ServiceMetrics
 from komd.serve.publication import Publication
-from komd.serve.request_queue import QueueFull, RequestQueue
+from komd.serve.request_context import DeadlineExceeded
+from komd.serve.request_cost import BatchTooLarge
+from komd.serve.request_queue import ClientGone, QueueFull, RequestQueue, RightOfWay
 from komd.serve.serve_settings import VARIABLE, Settings
 from komd.serve.service import Service
 
@@ -56,7 +58,10 @@ def create(settings: Settings) -> AccessControl:
     metrics.loaded.set(watcher.current.loaded)
     events = EventStore(settings.store, threads=len(RequestQueues._fields))
     limits, names = settings.limits, RequestQueues._fields
-    queues = RequestQueues(*(RequestQueue(name, waiting=limits.waiting, metrics=metrics) for name in names))
+    way = RightOfWay()
+    queues = RequestQueues(
+        *(RequestQueue(name, waiting=limits.waiting, metrics=metrics, way=way, large=name == "large") for name in names)
+    )
     service = Service(watcher, events, limits)
 
     @contextlib.asynccontextmanager
@@ -102,11 +107,13 @@ def check(settings: Settings) -> None:
 
 def from_environment() -> AccessControl:
     """What a worker process serves: the settings are in its environment."""
-    from komd.serve.server_process import log_to_stderr
+    from komd.serve.server_process import log_to_stderr, settle
 
     settings = Settings.from_text(os.environ[VARIABLE])
     log_to_stderr()
-    return create(settings)
+    app = create(settings)
+    settle()
+    return app
 
 
 async def _watch(watcher: ModelWatcher, metrics: ServiceMetrics, seconds: float) -> None:
@@ -178,7 +185,19 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(QueueFull)
     async def busy(_: Request, error: QueueFull) -> Response:
-        return JSONResponse({"detail": str(error)}, 503, headers={"retry-after": "1"})
+        return JSONResponse({"detail": str(error)}, 503, headers={"retry-after": str(error.retry_after)})
+
+    @app.exception_handler(DeadlineExceeded)
+    async def late(_: Request, error: DeadlineExceeded) -> Response:
+        return JSONResponse({"detail": str(error)}, 504, headers={"retry-after": str(error.retry_after)})
+
+    @app.exception_handler(ClientGone)
+    async def gone(_: Request, error: ClientGone) -> Response:
+        return Response(status_code=499)
+
+    @app.exception_handler(BatchTooLarge)
+    async def too_large(_: Request, error: BatchTooLarge) -> Response:
+        return JSONResponse({"detail": str(error)}, 422)
 
     @app.exception_handler(SolverError)
     async def unsolved(_: Request, error: SolverError) -> Response:

@@ -21,8 +21,10 @@ from komd.engine.ranking import RankingRequest
 from komd.engine.recommender import Recommender
 from komd.errors import ModelFileError
 from komd.models.registry import load, load_trusted
+from komd.serve import request_context
 from komd.serve.id_text import numbers_of, text_of
 from komd.serve.item_names import ItemNames
+from komd.serve.request_cost import RequestCost, cut
 from komd.serve.user_row import UserRow, histories_of
 
 __all__ = ["ModelSnapshot", "RankedList", "Reason"]
@@ -64,6 +66,8 @@ class ModelSnapshot:
         self.names = names
         self.loaded = time.time()
         self.catalogue = model.catalogue
+        self.cost = RequestCost(len(self.catalogue.order), model.row_work)
+        """What requests cost."""
         self._all_candidates = self.catalogue.candidates()
 
     @staticmethod
@@ -162,20 +166,28 @@ class ModelSnapshot:
         deny: NDArray[np.int32] | None = None,
         max_popularity: int | None = None,
         reasons: int | None = None,
+        costs: Sequence[float] = (),
     ) -> list[RankedList]:
         """The lists of these users; with the largest `reasons` contributions when given.
 
-        Ages are measured from `at` (microseconds since 1970), by models that have a half-life.
+        Ages are measured from `at` (microseconds since 1970), by models that have a half-life. With the `costs` of the
+        users the work is done in parts, and can be abandoned between them; the lists are the same.
         """
-        histories = histories_of(rows, at)
-        candidates = self._candidates(allow, deny, max_popularity)
+        histories, context = histories_of(rows, at), request_context.current()
+        request = RankingRequest(n, self._candidates(allow, deny, max_popularity), exclude_seen)
         lists: list[RankedList] = []
-        for block in self.model.ranked_blocks(histories, RankingRequest(n, candidates, exclude_seen), threads=1):
-            for items, scores, count in zip(block.items, block.scores, block.counts, strict=True):
-                user = histories.block(len(lists), len(lists) + 1)
-                items, scores = items[:count], scores[:count]
-                why = None if reasons is None else self._reasons(user, items, reasons)
-                lists.append(RankedList(items, scores, not len(user.indices), why))
+        for part in cut(costs) if len(rows) > 1 and costs else [(0, len(rows))]:
+            context.check()
+            for block in self.model.ranked_blocks(histories.block(*part), request, threads=1):
+                for items, scores, count in zip(block.items, block.scores, block.counts, strict=True):
+                    user = histories.block(len(lists), len(lists) + 1)
+                    items, scores = items[:count], scores[:count]
+                    if reasons is None:
+                        why = None
+                    else:
+                        context.check()
+                        why = self._reasons(user, items, reasons)
+                    lists.append(RankedList(items, scores, not len(user.indices), why))
         return lists
 
     def _candidates(

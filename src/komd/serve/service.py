@@ -5,6 +5,7 @@ Everything here is plain Python that may wait or compute; the API calls it from 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -14,12 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from komd.serve import schemas
+from komd.serve import request_context, schemas
 from komd.serve.event_records import NewEvent, StoredEvent, StoredHistory
 from komd.serve.event_store import EventStore
 from komd.serve.hot_reload import ModelWatcher
 from komd.serve.id_text import users_beginning
 from komd.serve.model_snapshot import ModelSnapshot, RankedList, Reason
+from komd.serve.request_cost import LargeRequest, check_batch
 from komd.serve.serve_settings import Limits
 from komd.serve.user_row import NO_TIME, UserRow
 
@@ -53,15 +55,29 @@ class Service:
 
     # ---- recommending -----------------------------------------------------------------------------------------
 
-    def recommend(self, ask: schemas.Ask) -> schemas.RecommendationList:
-        """The list of one user."""
-        return self.recommend_all([ask])[0]
+    def cost(self, ask: schemas.Ask) -> float:
+        """About how many operations a request with a posted history takes."""
+        return self.watcher.current.cost.of(ask, len(ask.history or ()))
 
-    def recommend_all(self, asks: list[schemas.Ask]) -> list[schemas.RecommendationList]:
-        """The lists of several users, all by the same model. Requests with the same options are ranked together."""
-        snapshot = self.watcher.current
+    def recommend(self, ask: schemas.Ask, most: float = math.inf) -> schemas.RecommendationList:
+        """The list of one user. Raises LargeRequest if that takes more than `most` operations."""
+        return self.recommend_all([ask], most)[0]
+
+    def recommend_all(self, asks: list[schemas.Ask], most: float = math.inf) -> list[schemas.RecommendationList]:
+        """The lists of several users, all by the same model. Requests with the same options are ranked together.
+
+        Raises BatchTooLarge if that is too much work for one batch, LargeRequest if it is more than `most`.
+        """
+        snapshot, context = self.watcher.current, request_context.current()
         now = time.time_ns() // 1000
-        users = [self._known_of(snapshot, ask) for ask in asks]
+        users = []
+        for ask in asks:
+            context.check()
+            users.append(self._known_of(snapshot, ask))
+        costs = [snapshot.cost.of(ask, len(user.row.items)) for ask, user in zip(asks, users, strict=True)]
+        if sum(costs) > most:
+            raise LargeRequest
+        check_batch(costs)
         groups: dict[Any, list[int]] = {}
         for k, ask in enumerate(asks):
             groups.setdefault(ask.options(), []).append(k)
@@ -79,8 +95,10 @@ class Service:
                 deny=deny,
                 max_popularity=ask.max_popularity,
                 reasons=ask.reasons if ask.explain else None,
+                costs=[costs[k] for k in group],
             )
             for k, ranked in zip(group, lists, strict=True):
+                context.check()
                 unknown = dict.fromkeys([*users[k].unknown, *allow_unknown, *deny_unknown])
                 answers[k] = _response(snapshot, asks[k].user, ranked, list(unknown))
         return [answers[k] for k in range(len(asks))]
@@ -298,6 +316,7 @@ def _response(
 
 
 def _why(snapshot: ModelSnapshot, reason: Reason) -> schemas.Why:
+    request_context.current().check()
     texts, names = snapshot.item_texts(reason.items), snapshot.item_names(reason.items)
     parts = [
         schemas.Contribution(item_id=text, name=name, contribution=part, disliked=disliked)
