@@ -122,7 +122,7 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
     @app.post("/v1/recommend/batch", response_model=schemas.BatchAnswer, responses=errors(*_BODY), tags=["recommend"])
     async def recommend_batch(batch: schemas.Batch) -> Response:
         """Several lists at once, by one model. A batch that is too much work is refused: send it in parts."""
-        return await queues.large.run(lambda: json_array("answers", service.recommend_all(batch.requests)))
+        return await queues.large.run(lambda: json_array("answers", service.answers(batch.requests)))
 
     @app.get("/v1/users/{user_id}/recommendations", response_model=schemas.RecommendationList, tags=["recommend"])
     async def recommend_user(

@@ -64,9 +64,16 @@ class Service:
         return self.recommend_all([ask], most)[0]
 
     def recommend_all(self, asks: list[schemas.Ask], most: float = math.inf) -> list[schemas.RecommendationList]:
-        """The lists of several users, all by the same model. Requests with the same options are ranked together.
+        """The lists of several users, as `answers` gives them, in the order of the requests."""
+        return [answer for _, answer in sorted(self.answers(asks, most), key=lambda each: each[0])]
 
-        Raises BatchTooLarge if that is too much work for one batch, LargeRequest if it is more than `most`.
+    def answers(
+        self, asks: list[schemas.Ask], most: float = math.inf
+    ) -> Iterator[tuple[int, schemas.RecommendationList]]:
+        """The lists of several users, all by the same model, each with the number of its request.
+
+        Requests with the same options are ranked together, and their lists come together. Raises BatchTooLarge if all
+        is too much work for one batch, LargeRequest if it is more than `most`.
         """
         snapshot, context = self.watcher.current, request_context.current()
         now = time.time_ns() // 1000
@@ -81,7 +88,6 @@ class Service:
         groups: dict[Any, list[int]] = {}
         for k, ask in enumerate(asks):
             groups.setdefault(ask.options(), []).append(k)
-        answers: dict[int, schemas.RecommendationList] = {}
         for group in groups.values():
             ask = asks[group[0]]
             allow, allow_unknown = (None, []) if ask.allowed is None else snapshot.find_items(ask.allowed)
@@ -100,8 +106,7 @@ class Service:
             for k, ranked in zip(group, lists, strict=True):
                 context.check()
                 unknown = dict.fromkeys([*users[k].unknown, *allow_unknown, *deny_unknown])
-                answers[k] = _response(snapshot, asks[k].user, ranked, list(unknown))
-        return [answers[k] for k in range(len(asks))]
+                yield k, _response(snapshot, asks[k].user, ranked, list(unknown))
 
     def _known_of(self, snapshot: ModelSnapshot, ask: schemas.Ask) -> _KnownOf:
         if ask.user is None:
