@@ -15,7 +15,7 @@ import pyarrow as pa
 
 import komd
 from benchmarks.measure import ROOT, machine, movielens
-from benchmarks.serve import learning
+from benchmarks.serve import fairness, learning
 from benchmarks.serve.load import Service, load
 from komd.serve.name_search import NameIndex
 
@@ -72,6 +72,9 @@ def main(words: list[str]) -> None:
     elif words == ["learning"]:
         found = learning.measure(lines)
         (HERE / "learning.json").write_text(json.dumps(found, indent=1) + "\n")
+    elif words == ["fairness"]:
+        found = fairness.measure(lines)
+        (HERE / "fairness.json").write_text(json.dumps(found, indent=1) + "\n")
     elif words != ["page"]:
         found = latency()
         (HERE / "latency.json").write_text(json.dumps(found, indent=1) + "\n")
@@ -88,6 +91,8 @@ def page() -> str:
         parts.append(LATENCY.format(**found, rows=rows))
     if (HERE / "learning.json").exists():
         parts.append(learning.section(json.loads((HERE / "learning.json").read_text())))
+    if (HERE / "fairness.json").exists():
+        parts.append(fairness.section(json.loads((HERE / "fairness.json").read_text())))
     if (HERE / "soak.json").exists():
         parts.append(SOAK.format(**json.loads((HERE / "soak.json").read_text())))
     return "".join(parts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import tempfile
 import threading
 import time
@@ -15,7 +14,7 @@ import numpy as np
 
 import komd
 from benchmarks.measure import machine, movielens
-from benchmarks.serve.load import Service, load
+from benchmarks.serve.load import Service, load, raise_priority
 
 READS = 100  # a second
 EVENTS = 200  # a second, in posts of ten
@@ -51,19 +50,10 @@ def _row(name: str, one: dict[str, Any]) -> str:
     return f"| {words} | {' | '.join(f'{cell:.1f} ms' for cell in cells)} | {one['failed']} |"
 
 
-def _raise_priority() -> str:
-    """Run this and what it starts before other work on the machine, if that is permitted; returns what to say of it."""
-    try:
-        os.nice(-10)
-    except OSError:
-        return ""
-    return ", at a raised priority, since other work shares the machine"
-
-
 def measure(files_of: Any) -> dict[str, Any]:
     """Both services in alternating turns; `files_of(model, folder)` writes the requests."""
     source, plays = movielens()
-    raised = _raise_priority()
+    raised = raise_priority()
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         model = komd.CFKOMD().fit(plays)

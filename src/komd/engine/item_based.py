@@ -167,6 +167,10 @@ class ItemBased(Recommender):
     def similarities_to(self, item: int) -> NDArray[np.float32]:
         return self._multiplied(self.matrix.row(item))
 
+    @property
+    def row_work(self) -> float:
+        return self.matrix.row_work
+
     def _users_per_block(self) -> int:
         return max(self.matrix.users_together, super()._users_per_block())
 

@@ -385,6 +385,11 @@ class Recommender(Parameters, ABC):
     # ---- what other parts of the package call -------------------------------------------------------------------
 
     @property
+    def row_work(self) -> float:
+        """How much an item of a history adds to the work of scoring a user, about: in entries of a dense row."""
+        return float(len(self.catalogue.order))
+
+    @property
     def refused_update(self) -> InputError:
         """The error of a model that cannot be updated."""
         return InputError(

@@ -155,6 +155,11 @@ class ItemMatrix(ABC):
         """How the matrix is held, how full it is, and the memory it takes."""
         return Plan(self.storage, self.items, self.nonzeros / self.items**2, self.bytes, exact=True)
 
+    @property
+    def row_work(self) -> float:
+        """How long it takes to use a row, about: in entries of a dense one, which are read one after another."""
+        return float(self.items)
+
     # ---- entries --------------------------------------------------------------------------------------------------
 
     @abstractmethod

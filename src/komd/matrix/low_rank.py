@@ -64,6 +64,10 @@ class LowRankMatrix(ItemMatrix):
         plan = self.base.plan
         return replace(plan, bytes=self.bytes) if plan.exact else plan
 
+    @property
+    def row_work(self) -> float:
+        return self.base.row_work
+
     def row(self, item: int) -> NDArray[np.float32]:
         out = self.base.row(item).copy()
         subtract_signed(self.W[item : item + 1], self.W, self.added, out[None])

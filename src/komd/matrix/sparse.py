@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SparseMatrix"]
 
+_SCATTERED = 6  # times as long as an entry of a dense row takes one that is added where its column says
 _ENTRIES = 1 << 20  # of compressed rows multiplied by a thread at a time
 
 
@@ -54,6 +55,10 @@ class SparseMatrix(ItemMatrix):
     @property
     def nonzeros(self) -> int:
         return int(np.count_nonzero(self.values))
+
+    @property
+    def row_work(self) -> float:
+        return _SCATTERED * self.nonzeros / self.items
 
     def row(self, item: int) -> NDArray[np.float32]:
         out = np.zeros(self.items, np.float32)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamedMatrix"]
 
+_COUNTED = 4  # times as long as an entry of a dense row takes one count
 _FEW = 64  # rows are looked at one by one if they are fewer than one in so many
 _CHUNK = 1 << 20  # counts made by a thread before they are turned into values
 _SPARE = 1.3  # room for the strips' being fuller than expected; where it does not do, the arrays grow
@@ -91,6 +92,11 @@ class StreamedMatrix(ItemMatrix):
     def plan(self) -> Plan:
         weighted = self.of.pair_values is not None
         return plan(self._popularity, np.diff(self._rows.indptr), storage="streamed", weighted=weighted)
+
+    @property
+    def row_work(self) -> float:
+        lengths = np.diff(self._rows.indptr).astype(np.float64)
+        return self.items + _COUNTED * float(lengths @ lengths) / self.items  # the mean of `work`
 
     def row(self, item: int) -> NDArray[np.float32]:
         return self._some_rows(np.array([item], np.int32)).row(item)

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple
+from concurrent.futures import Future
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import FastAPI, HTTPException, Path, Query, Response
 from pydantic import BaseModel, BeforeValidator
 
 from komd.errors import InputError, KomdError
-from komd.serve import schemas
+from komd.serve import request_context, schemas
 from komd.serve.access import decoded
 from komd.serve.event_store import StoreError
+from komd.serve.json_output import json_array, json_response
+from komd.serve.large_bodies import route_class
 from komd.serve.prometheus import CONTENT_TYPE, ServiceMetrics
+from komd.serve.request_context import DeadlineExceeded
+from komd.serve.request_cost import SMALL, LargeRequest
 from komd.serve.request_queue import RequestQueue
 from komd.serve.service import Service
 
 __all__ = ["RequestQueues", "add_routes", "errors"]
 
+Result = TypeVar("Result")
 UserId = Annotated[schemas.Text, BeforeValidator(decoded), Path(description="Id of a user.")]
 ItemId = Annotated[schemas.Text, BeforeValidator(decoded), Path(description="Id of an item.")]
 EventId = Annotated[
@@ -49,8 +57,9 @@ _DESCRIPTIONS = {
     421: "The Host is not a name of this machine",
     422: "Something in the request is wrong, in words",
     503: "The store or the threads are busy or not available; try again",
+    504: "No answer within the time limit; ask for less, or try again",
 }
-_ALWAYS = (401, 403, 421, 422, 503)
+_ALWAYS = (401, 403, 421, 422, 503, 504)
 
 
 def errors(*also: int) -> dict[int | str, dict[str, Any]]:
@@ -71,15 +80,22 @@ class RequestQueues(NamedTuple):
     """Requests that only compute."""
     store: RequestQueue
     """Requests that read the store as well."""
-    batch: RequestQueue
-    """Requests for many users."""
+    large: RequestQueue
+    """Requests that take long: batches, long histories and lists, large bodies. They let the others go first."""
     ready: RequestQueue
     """The question whether the store answers."""
 
 
-def _json(answer: BaseModel, status: int = 200) -> Response:
-    """A response as bytes; made in the thread that computed it."""
-    return Response(answer.model_dump_json(), status, media_type="application/json")
+async def _by_deadline(written: Future[Result], words: str) -> Result:
+    """What a write to the store says when it is done. Raises DeadlineExceeded, with these words, if that is late."""
+    deadline = request_context.current().deadline
+    try:
+        async with asyncio.timeout(None if deadline == math.inf else max(deadline - time.monotonic(), 0.0)):
+            return await asyncio.shield(asyncio.wrap_future(written))
+    except TimeoutError:
+        if written.done():
+            raise
+        raise DeadlineExceeded(words) from None
 
 
 def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: ServiceMetrics) -> None:
@@ -91,26 +107,41 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
 
         def work_to_json() -> Response | None:
             found = work()
-            return None if found is None else _json(found)
+            return None if found is None else json_response(found)
 
         response = await queue.run(work_to_json)
         if response is None:
             raise HTTPException(404, missing)
         return response
 
+    async def answer_ask(ask: schemas.Ask) -> Response:
+        """By the thread for requests of its kind. How long a stored history is shows when it is read."""
+        if ask.history is not None and service.cost(ask) > SMALL:
+            return await answer(queues.large, lambda: service.recommend(ask))
+        try:
+            queue = queues.compute if ask.user_id is None else queues.store
+            return await answer(queue, lambda: service.recommend(ask, most=SMALL))
+        except LargeRequest:
+            return await answer(queues.large, lambda: service.recommend(ask))
+
+    app.router.route_class = route_class(
+        lambda path: queues.large if path.startswith("/v1/recommend") else queues.store
+    )
+
     # ---- recommending -----------------------------------------------------------------------------------------
 
     @app.post("/v1/recommend", response_model=schemas.RecommendationList, responses=errors(*_BODY), tags=["recommend"])
     async def recommend(ask: schemas.Ask) -> Response:
         """The best items for a user id or for a history."""
-        queue = queues.compute if ask.user_id is None else queues.store
-        return await answer(queue, lambda: service.recommend(ask))
+        return await answer_ask(ask)
 
     @app.post("/v1/recommend/batch", response_model=schemas.BatchAnswer, responses=errors(*_BODY), tags=["recommend"])
     async def recommend_batch(batch: schemas.Batch) -> Response:
-        """Several lists at once, by one model; while a candidate is tried, each by the model that serves its user."""
+        """Several lists at once, by one model; while a candidate is tried, each by the model that serves its user.
 
-        return await answer(queues.batch, lambda: schemas.BatchAnswer(answers=service.recommend_all(batch.requests)))
+        A batch that is too much work is refused: send it in parts.
+        """
+        return await queues.large.run(lambda: json_array("answers", service.answers(batch.requests)))
 
     @app.get("/v1/users/{user_id}/recommendations", response_model=schemas.RecommendationList, tags=["recommend"])
     async def recommend_user(
@@ -130,7 +161,7 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
             exclude_low_rated=exclude_low_rated,
             filters=list(filters),
         )
-        return await answer(queues.store, lambda: service.recommend(ask))
+        return await answer_ask(ask)
 
     # ---- users ------------------------------------------------------------------------------------------------
 
@@ -141,9 +172,11 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
             written, kept = await queues.compute.run(lambda: service.add_events(posted.events))
         except InputError as error:
             raise HTTPException(422, str(error)) from error
-        kept.new = await asyncio.wrap_future(written)
+        kept.new = await _by_deadline(
+            written, "the store is slow: the events may or may not be stored; post them again"
+        )
         metrics.events.inc(kept.new)
-        return _json(kept)
+        return json_response(kept)
 
     @app.delete("/v1/events/{event_id}", response_model=schemas.EventWithdrawn, responses=errors(404), tags=["people"])
     async def withdraw_event(event_id: EventId) -> Response:
@@ -151,10 +184,14 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
 
         The pair is what its other events come to, or else what the model itself knows of it.
         """
-        gone = await asyncio.wrap_future(service.events.withdraw(event_id))
+        gone = await _by_deadline(
+            service.events.withdraw(event_id), "the store is slow: the event may or may not be withdrawn; send it again"
+        )
         if gone is None:
             raise HTTPException(404, "there is no such event: it was never posted, or is withdrawn")
-        return _json(schemas.EventWithdrawn(event_id=event_id, user_id=gone.user, item_id=gone.item, seq=gone.seq))
+        return json_response(
+            schemas.EventWithdrawn(event_id=event_id, user_id=gone.user, item_id=gone.item, seq=gone.seq)
+        )
 
     @app.get("/v1/users", response_model=schemas.UserIds, tags=["people"])
     async def users(prefix: Prefix = "", n: Few = 20) -> Response:
@@ -177,14 +214,16 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
 
         A service that learns also unlearns them, and says so when it is done; /v1/learning tells if it takes longer.
         """
-        forgot = await asyncio.wrap_future(service.events.forget(user_id))
+        forgot = await _by_deadline(
+            service.events.forget(user_id), "the store is slow: the user may or may not be forgotten; delete them again"
+        )
         done, learning = service.has_unlearned(forgot.seq), service.watcher.learned is not None
         latest = asyncio.get_running_loop().time() + _UNLEARN_SECONDS
         while learning and not done and asyncio.get_running_loop().time() < latest:
             await asyncio.sleep(_UNLEARN_POLL)
             done = service.has_unlearned(forgot.seq)
         found = schemas.Forgotten(user_id=user_id, events=forgot.events, seq=forgot.seq, unlearned=done)
-        return _json(found, 202 if learning and not done else 200)
+        return json_response(found, 202 if learning and not done else 200)
 
     # ---- items ------------------------------------------------------------------------------------------------
 
@@ -211,9 +250,11 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
         When this answers, it is on the disk and holds for the lists of this worker; other workers follow in a second.
         """
         written, kept = await queues.compute.run(lambda: service.set_available(posted.states))
-        kept.changed = await asyncio.wrap_future(written)
+        kept.changed = await _by_deadline(
+            written, "the store is slow: what was posted may or may not be stored; post it again"
+        )
         await queues.store.run(service.read_availability)
-        return _json(kept)
+        return json_response(kept)
 
     @app.get("/v1/items/{item_id}", response_model=schemas.Item, responses=errors(404), tags=["items"])
     async def show_item(item_id: ItemId) -> Response:
@@ -237,7 +278,7 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
     @app.get("/v1/model", response_model=schemas.Model, tags=["service"])
     async def model() -> Response:
         """The model in use."""
-        return _json(service.model())
+        return json_response(service.model())
 
     @app.post("/v1/model/reload", response_model=schemas.Model, responses=errors(409), tags=["service"])
     async def reload() -> Response:
@@ -253,7 +294,7 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
             raise HTTPException(409, f"the old model stays: {error}") from error
         if refused:
             raise HTTPException(409, f"the old model stays: {service.arms.without_folders(refused)}")
-        return _json(service.model())
+        return json_response(service.model())
 
     @app.get("/v1/learning", response_model=schemas.Learning, tags=["service"])
     async def learning() -> Response:
@@ -269,12 +310,12 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
             raise
         except KomdError as error:
             raise HTTPException(409, service.arms.without_folders(str(error))) from error
-        return _json(service.candidate())
+        return json_response(service.candidate())
 
     @app.get("/v1/candidate", response_model=schemas.CandidateModel, tags=["service"])
     async def candidate() -> Response:
         """The model that is tried on a share of the users, as this worker knows it."""
-        return _json(service.candidate())
+        return json_response(service.candidate())
 
     @app.put("/v1/candidate", response_model=schemas.CandidateModel, responses=errors(409, *_BODY), tags=["service"])
     async def share_candidate(new: schemas.CandidateShare) -> Response:
@@ -296,7 +337,7 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
     @app.get("/v1/health", response_model=schemas.Health, tags=["service"])
     async def health() -> Response:
         """Whether the process is alive."""
-        return _json(schemas.Health(status="ok"))
+        return json_response(schemas.Health(status="ok"))
 
     @app.get("/v1/ready", response_model=schemas.Health, tags=["service"])
     async def ready() -> Response:

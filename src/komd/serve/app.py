@@ -29,7 +29,9 @@ from komd.serve.learner import updatable
 from komd.serve.model_arms import Arm, ModelArms, watchers
 from komd.serve.prometheus import ServiceMetrics
 from komd.serve.recommendation_id import ARMS
-from komd.serve.request_queue import QueueFull, RequestQueue
+from komd.serve.request_context import DeadlineExceeded
+from komd.serve.request_cost import BatchTooLarge
+from komd.serve.request_queue import ClientGone, QueueFull, RequestQueue, RightOfWay
 from komd.serve.serve_settings import VARIABLE, Settings
 from komd.serve.service import Service
 from komd.serve.store_circuit import CircuitOpen
@@ -72,7 +74,10 @@ def create(settings: Settings) -> AccessControl:
         arm.watcher.current.masks.warm_up()
         metrics.loaded.labels(arm.name).set(arm.watcher.current.loaded)
     limits, names = settings.limits, RequestQueues._fields
-    queues = RequestQueues(*(RequestQueue(name, waiting=limits.waiting, metrics=metrics) for name in names))
+    way = RightOfWay()
+    queues = RequestQueues(
+        *(RequestQueue(name, waiting=limits.waiting, metrics=metrics, way=way, large=name == "large") for name in names)
+    )
     service = Service(arms, events, settings, rules)
 
     @contextlib.asynccontextmanager
@@ -127,11 +132,13 @@ def check(settings: Settings) -> None:
 
 def from_environment() -> AccessControl:
     """What a worker process serves: the settings are in its environment."""
-    from komd.serve.server_process import log_to_stderr
+    from komd.serve.server_process import log_to_stderr, settle
 
     settings = Settings.from_text(os.environ[VARIABLE])
     log_to_stderr()
-    return create(settings)
+    app = create(settings)
+    settle()
+    return app
 
 
 async def _watch(arm: Arm, metrics: ServiceMetrics, seconds: float) -> None:
@@ -257,7 +264,19 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(QueueFull)
     async def busy(_: Request, error: QueueFull) -> Response:
-        return JSONResponse({"detail": str(error)}, 503, headers={"retry-after": "1"})
+        return JSONResponse({"detail": str(error)}, 503, headers={"retry-after": str(error.retry_after)})
+
+    @app.exception_handler(DeadlineExceeded)
+    async def late(_: Request, error: DeadlineExceeded) -> Response:
+        return JSONResponse({"detail": str(error)}, 504, headers={"retry-after": str(error.retry_after)})
+
+    @app.exception_handler(ClientGone)
+    async def gone(_: Request, error: ClientGone) -> Response:
+        return Response(status_code=499)
+
+    @app.exception_handler(BatchTooLarge)
+    async def too_large(_: Request, error: BatchTooLarge) -> Response:
+        return JSONResponse({"detail": str(error)}, 422)
 
     @app.exception_handler(FilterError)
     async def no_such_filter(_: Request, error: FilterError) -> Response:

@@ -21,10 +21,12 @@ from komd.engine.ranking import RankingRequest
 from komd.engine.recommender import Recommender
 from komd.errors import ModelFileError
 from komd.models.registry import load, load_trusted
+from komd.serve import request_context
 from komd.serve.candidate_masks import NO_RULES, CandidateMasks, ItemMask, ItemRules, ListRules
 from komd.serve.id_text import numbers_of, text_of
 from komd.serve.item_names import ItemNames
 from komd.serve.list_quotas import ListQuotas, RankedItems
+from komd.serve.request_cost import RequestCost, cut
 from komd.serve.user_row import UserRow, histories_of
 
 __all__ = ["ModelSnapshot", "RankedList", "Reason"]
@@ -74,6 +76,8 @@ class ModelSnapshot:
         self.loaded = time.time()
         self.catalogue = model.catalogue
         self.masks = CandidateMasks.of(self.catalogue, names) if masks is None else masks
+        self.cost = RequestCost(len(self.catalogue.order), model.row_work)
+        """What requests cost."""
         self._all_candidates = self.catalogue.candidates()
 
     @staticmethod
@@ -180,30 +184,38 @@ class ModelSnapshot:
         max_popularity: int | None = None,
         reasons: int | None = None,
         rules: ListRules = NO_RULES,
+        costs: Sequence[float] = (),
     ) -> list[RankedList]:
         """The lists of these users; with the largest `reasons` contributions when given.
 
         Ages are measured from `at` (microseconds since 1970), by models that have a half-life. Rules of attributes
-        decide which items may be in a list, and never change scores.
+        decide which items may be in a list, and never change scores. With the `costs` of the users the work is done in
+        parts, and can be abandoned between them; the lists are the same.
         """
-        histories = histories_of(rows, at)
+        histories, context = histories_of(rows, at), request_context.current()
         candidates = self._candidates(self.masks.of_rules(rules), allow, deny, max_popularity)
         quotas = ListQuotas(self.masks.attributes, self.catalogue.order, rules.max_per) if rules.max_per else None
         request = RankingRequest(n if quotas is None else quotas.depth(n), candidates, exclude_seen)
         lists: list[RankedList] = []
-        for block in self.model.ranked_blocks(histories, request, threads=1):
-            for items, scores, count in zip(block.items, block.scores, block.counts, strict=True):
-                user = histories.block(len(lists), len(lists) + 1)
-                items, scores = items[:count], scores[:count]
-                if quotas is not None:
-                    rank = functools.partial(self._ranked, user, exclude_seen)
-                    items, scores = quotas.fill((items, scores), n, candidates, rank)
-                why = None if reasons is None else self._reasons(user, items, reasons)
-                lists.append(RankedList(items, scores, not len(user.indices), why))
+        for part in cut(costs) if len(rows) > 1 and costs else [(0, len(rows))]:
+            context.check()
+            for block in self.model.ranked_blocks(histories.block(*part), request, threads=1):
+                for items, scores, count in zip(block.items, block.scores, block.counts, strict=True):
+                    user = histories.block(len(lists), len(lists) + 1)
+                    items, scores = items[:count], scores[:count]
+                    if quotas is not None:
+                        rank = functools.partial(self._ranked, user, exclude_seen)
+                        items, scores = quotas.fill((items, scores), n, candidates, rank)
+                    why = None
+                    if reasons is not None:
+                        context.check()
+                        why = self._reasons(user, items, reasons)
+                    lists.append(RankedList(items, scores, not len(user.indices), why))
         return lists
 
     def _ranked(self, user: Histories, exclude_seen: bool, candidates: NDArray[np.int32], depth: int) -> RankedItems:
         """The best of these candidates for one user."""
+        request_context.current().check()
         request = RankingRequest(depth, candidates, exclude_seen)
         block = next(iter(self.model.ranked_blocks(user, request, threads=1)))
         return block.items[0, : block.counts[0]], block.scores[0, : block.counts[0]]

@@ -31,6 +31,13 @@ class ServiceMetrics:
         self.waiting = Gauge(
             "komd_waiting", "Requests in a thread or waiting for one", registry=own, multiprocess_mode="livesum"
         )
+        self.wait_seconds = Histogram(
+            "komd_queue_wait_seconds", "How long a request waited for a thread", ["queue"],
+            buckets=_SECONDS, registry=own,
+        )  # fmt: skip
+        self.deadline_exceeded = Counter(
+            "komd_deadline_exceeded", "Requests that were not answered within their time limit", registry=own
+        )
         self.events = Counter("komd_events_new", "Events that were not there before", registry=own)
         self.lists = Counter("komd_recommendations", "Lists served", ["arm"], registry=own)
         self.attributed = Counter(

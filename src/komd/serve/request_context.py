@@ -7,8 +7,9 @@ its parts.
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from komd.errors import KomdError
 
@@ -16,7 +17,11 @@ __all__ = ["DeadlineExceeded", "RequestContext", "current", "enter"]
 
 
 class DeadlineExceeded(KomdError):
-    """The time limit of a request is over."""
+    """The time limit of a request is over. `retry_after`: in how many seconds to try again."""
+
+    def __init__(self, message: str = "", retry_after: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class RequestContext(NamedTuple):
@@ -26,9 +31,15 @@ class RequestContext(NamedTuple):
     """What requests of the same client have in common: their token (a hash of it) or else their address."""
     deadline: float = float("inf")
     """Of `time.monotonic`: when an answer is of no use any more."""
+    receive: Callable[[], Awaitable[Any]] | None = None
+    """What tells, after the body, that the client closed the connection; None where that is not watched."""
+    between: Callable[[], None] | None = None
+    """Called between the parts of long work: raises if it is to be abandoned, and lets small requests go first."""
 
     def check(self) -> None:
-        """Raise DeadlineExceeded after the deadline."""
+        """Call between the parts of long work. Raises DeadlineExceeded after the deadline."""
+        if self.between is not None:
+            self.between()
         if time.monotonic() > self.deadline:
             raise DeadlineExceeded("the time limit of the request is over; ask for less, or try again")
 

@@ -6,6 +6,7 @@ Everything here is plain Python that may wait or compute; the API calls it from 
 from __future__ import annotations
 
 import datetime
+import math
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from komd.errors import InputError
-from komd.serve import schemas
+from komd.serve import request_context, schemas
 from komd.serve.candidate_masks import ItemRules
 from komd.serve.event_records import LoggedEvent, NewEvent, StoredEvent, StoredHistory
 from komd.serve.event_store import EventStore
@@ -25,6 +26,7 @@ from komd.serve.model_arms import Arm, ModelArms
 from komd.serve.model_snapshot import ModelSnapshot, RankedList, Reason
 from komd.serve.recommendation_id import ARMS, RecommendationIds, today
 from komd.serve.report_counts import Impressions, released, wilson
+from komd.serve.request_cost import LargeRequest, check_batch
 from komd.serve.serve_settings import Settings
 from komd.serve.user_row import NO_TIME, UserRow
 
@@ -63,20 +65,40 @@ class Service:
 
     # ---- recommending -----------------------------------------------------------------------------------------
 
-    def recommend(self, ask: schemas.Ask) -> schemas.RecommendationList:
-        """The list of one user."""
-        return self.recommend_all([ask])[0]
+    def cost(self, ask: schemas.Ask) -> float:
+        """About how many operations a request with a posted history takes."""
+        return self.arms.of(ask.assigned_by).watcher.current.cost.of(ask, len(ask.history or ()))
 
-    def recommend_all(self, asks: list[schemas.Ask]) -> list[schemas.RecommendationList]:
-        """The lists of several users, all of an arm by the same model. Equal options are ranked together."""
-        snapshots = [arm.watcher.current for arm in self.arms.all]
+    def recommend(self, ask: schemas.Ask, most: float = math.inf) -> schemas.RecommendationList:
+        """The list of one user. Raises LargeRequest if that takes more than `most` operations."""
+        return self.recommend_all([ask], most)[0]
+
+    def recommend_all(self, asks: list[schemas.Ask], most: float = math.inf) -> list[schemas.RecommendationList]:
+        """The lists of several users, as `answers` gives them, in the order of the requests."""
+        return [answer for _, answer in sorted(self.answers(asks, most), key=lambda each: each[0])]
+
+    def answers(
+        self, asks: list[schemas.Ask], most: float = math.inf
+    ) -> Iterator[tuple[int, schemas.RecommendationList]]:
+        """The lists of several users, all of an arm by the same model, each with the number of its request.
+
+        Requests with the same options are ranked together, and their lists come together. Raises BatchTooLarge if all
+        is too much work for one batch, LargeRequest if it is more than `most`.
+        """
+        snapshots, context = [arm.watcher.current for arm in self.arms.all], request_context.current()
         now = time.time_ns() // 1000
         arms = [self.arms.of(ask.assigned_by) for ask in asks]
-        users = [self._known_of(snapshots[arm.number], ask) for arm, ask in zip(arms, asks, strict=True)]
+        users, costs = [], []
+        for arm, ask in zip(arms, asks, strict=True):
+            context.check()
+            users.append(self._known_of(snapshots[arm.number], ask))
+            costs.append(snapshots[arm.number].cost.of(ask, len(users[-1].row.items)))
+        if sum(costs) > most:
+            raise LargeRequest
+        check_batch(costs)
         groups: dict[Any, list[int]] = {}
         for k, ask in enumerate(asks):
             groups.setdefault((arms[k].number, ask.options()), []).append(k)
-        answers: dict[int, schemas.RecommendationList] = {}
         for group in groups.values():
             ask, arm = asks[group[0]], arms[group[0]]
             snapshot = snapshots[arm.number]
@@ -92,12 +114,14 @@ class Service:
                 max_popularity=ask.max_popularity,
                 reasons=ask.reasons if ask.explain else None,
                 rules=ask.rules,
+                costs=[costs[k] for k in group],
             )
             for k, ranked in zip(group, lists, strict=True):
+                context.check()
                 unknown = dict.fromkeys([*users[k].unknown, *allow_unknown, *deny_unknown])
-                answers[k] = _response(snapshot, arm, asks[k].user, ranked, list(unknown))
-                answers[k].recommendation_id = self._given_out(arm.watcher.release, arm.number, len(ranked.items))
-        return [answers[k] for k in range(len(asks))]
+                answer = _response(snapshot, arm, asks[k].user, ranked, list(unknown))
+                answer.recommendation_id = self._given_out(arm.watcher.release, arm.number, len(ranked.items))
+                yield k, answer
 
     def _given_out(self, release: str, arm: int, items: int) -> str:
         """Count a list that is given out; its id."""
@@ -430,6 +454,7 @@ def _response(
 
 
 def _why(snapshot: ModelSnapshot, reason: Reason) -> schemas.Why:
+    request_context.current().check()
     texts, names = snapshot.item_texts(reason.items), snapshot.item_names(reason.items)
     parts = [
         schemas.Contribution(item_id=text, name=name, contribution=part, disliked=disliked)
