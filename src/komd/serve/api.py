@@ -30,16 +30,18 @@ Typed = Annotated[str, Query(max_length=200, description="What was typed so far.
 _DESCRIPTIONS = {
     400: "Not JSON",
     401: "No token, or a wrong one",
-    403: "The request comes from a page of another site",
+    403: "The request comes from a page of another site, or its token lacks the role",
     404: "Not known",
     408: "The body came too slowly",
     409: "The new model cannot be used; the old one stays",
     413: "The body is too long",
+    415: "The body is not declared as application/json",
     421: "The Host is not a name of this machine",
     422: "Something in the request is wrong, in words",
+    429: "Too many requests from this address or with this token; Retry-After says when to try again",
     503: "The store or the threads are busy or not available; try again",
 }
-_ALWAYS = (401, 403, 421, 422, 503)
+_ALWAYS = (401, 403, 421, 422, 429, 503)
 
 
 def errors(*also: int) -> dict[int | str, dict[str, Any]]:
@@ -48,7 +50,7 @@ def errors(*also: int) -> dict[int | str, dict[str, Any]]:
     return {code: {"model": schemas.ErrorDetail, "description": _DESCRIPTIONS[code]} for code in codes}
 
 
-_BODY = (400, 408, 413)
+_BODY = (400, 408, 413, 415)
 _UNLEARN_SECONDS = 10.0  # that a request waits for a user to be unlearned
 _UNLEARN_POLL = 0.03
 
@@ -193,11 +195,13 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
         """How far the model in use has learned what is stored."""
         return await answer(queues.store, service.learning)
 
+    @app.head("/v1/health", include_in_schema=False)
     @app.get("/v1/health", response_model=schemas.Health, tags=["service"])
     async def health() -> Response:
         """Whether the process is alive."""
         return _json(schemas.Health(status="ok"))
 
+    @app.head("/v1/ready", include_in_schema=False)
     @app.get("/v1/ready", response_model=schemas.Health, tags=["service"])
     async def ready() -> Response:
         """Whether requests can be answered: the model is loaded (always, once it listens) and the store answers."""

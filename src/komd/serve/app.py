@@ -16,6 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException as StarletteError
+from starlette.routing import Match, Route
 
 from komd.errors import SolverError
 from komd.serve.access import BROKEN, AccessControl
@@ -23,11 +24,14 @@ from komd.serve.api import RequestQueues, add_routes, errors
 from komd.serve.event_store import EventStore, StoreError
 from komd.serve.hot_reload import ModelWatcher
 from komd.serve.learner import updatable
-from komd.serve.prometheus import ServiceMetrics
+from komd.serve.process_signals import end_with_parent, on_hangup
+from komd.serve.prometheus import SHARED, ServiceMetrics
 from komd.serve.publication import Publication
+from komd.serve.rate_limits import RateSlots
 from komd.serve.request_queue import QueueFull, RequestQueue
 from komd.serve.serve_settings import VARIABLE, Settings
 from komd.serve.service import Service
+from komd.serve.token_file import TokenFile
 
 __all__ = ["check", "create", "from_environment"]
 
@@ -58,12 +62,15 @@ def create(settings: Settings) -> AccessControl:
     limits, names = settings.limits, RequestQueues._fields
     queues = RequestQueues(*(RequestQueue(name, waiting=limits.waiting, metrics=metrics) for name in names))
     service = Service(watcher, events, limits)
+    tokens = TokenFile(settings.token_file)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         learning = watcher.learned is not None
         seconds = min(settings.watch_seconds, _LEARNED_SECONDS) if learning else settings.watch_seconds
         tasks = [asyncio.create_task(_watch(watcher, metrics, seconds))]
+        if settings.token_file is not None:
+            tasks.append(asyncio.create_task(_watch_tokens(tokens, settings.watch_seconds)))
         if learning:
             tasks.append(asyncio.create_task(_watch_learner(service, metrics)))
         try:
@@ -89,7 +96,9 @@ def create(settings: Settings) -> AccessControl:
     add_routes(app, service, queues, metrics)
     _add_pages(app)
     _add_error_handlers(app)
-    return AccessControl(app, settings, metrics)
+    access = AccessControl(app, settings, metrics, tokens, RateSlots.shared_or_own(os.environ.get(SHARED)))
+    access.rereading.append(watcher.reread)
+    return access
 
 
 def check(settings: Settings) -> None:
@@ -106,7 +115,10 @@ def from_environment() -> AccessControl:
 
     settings = Settings.from_text(os.environ[VARIABLE])
     log_to_stderr()
-    return create(settings)
+    end_with_parent(os.environ[SHARED])
+    access = create(settings)
+    on_hangup(access.reread)
+    return access
 
 
 async def _watch(watcher: ModelWatcher, metrics: ServiceMetrics, seconds: float) -> None:
@@ -122,6 +134,13 @@ async def _watch(watcher: ModelWatcher, metrics: ServiceMetrics, seconds: float)
         metrics.refusals.inc(watcher.refusals - refusals)
         reloads, refusals = watcher.reloads, watcher.refusals
         metrics.loaded.set(watcher.current.loaded)
+
+
+async def _watch_tokens(tokens: TokenFile, seconds: float) -> None:
+    """Check for new tokens every so many seconds."""
+    while True:
+        await asyncio.sleep(seconds)
+        await asyncio.to_thread(tokens.refresh)
 
 
 async def _watch_learner(service: Service, metrics: ServiceMetrics) -> None:
@@ -168,8 +187,13 @@ def _add_error_handlers(app: FastAPI) -> None:
         return JSONResponse({"detail": "; ".join(_sentence(one) for one in found[:5])}, status)
 
     @app.exception_handler(StarletteError)
-    async def known(_: Request, error: HTTPException) -> Response:
-        return JSONResponse({"detail": str(error.detail)}, error.status_code, headers=error.headers)
+    async def known(request: Request, error: HTTPException) -> Response:
+        headers, words = error.headers, str(error.detail)
+        if error.status_code == 405:
+            # Starlette names the methods of the first route with this path; there may be several.
+            allowed = ", ".join(sorted(_methods(app, request)))
+            headers, words = {"allow": allowed}, f"{request.method} is not possible here; {allowed} is"
+        return JSONResponse({"detail": words}, error.status_code, headers=headers)
 
     @app.exception_handler(StoreError)
     async def unavailable(_: Request, error: StoreError) -> Response:
@@ -187,6 +211,14 @@ def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def broken(_: Request, error: Exception) -> Response:  # access.py writes it to the log
         return JSONResponse({"detail": BROKEN}, 500)
+
+
+def _methods(app: FastAPI, request: Request) -> set[str]:
+    """The methods of all routes with the path of this request."""
+    found = [
+        route for route in app.routes if isinstance(route, Route) and route.matches(request.scope)[0] != Match.NONE
+    ]
+    return {method for route in found for method in route.methods or ()}
 
 
 def _told(errors: Sequence[Any]) -> list[Any]:

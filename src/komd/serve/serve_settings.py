@@ -14,13 +14,12 @@ from urllib.parse import urlsplit
 
 from komd.errors import InputError
 from komd.serve.event_types import EVENT_TYPES, EventType
+from komd.serve.token_file import read_tokens
 
 __all__ = ["RUNTIME_LIMITS", "VARIABLE", "Limits", "Settings", "is_loopback"]
 
 VARIABLE = "KOMD_SERVE"
 """The environment variable that carries the settings to worker processes."""
-
-_SHORTEST_TOKEN = 16
 
 
 @dataclass(frozen=True)
@@ -159,11 +158,15 @@ class Settings:
                 ipaddress.ip_network(proxy)
             except ValueError:
                 raise InputError(f"a trusted proxy is an address or a network like 10.0.0.0/8, got {proxy!r}") from None
+        for name in ("token_rate", "address_rate"):
+            rate = getattr(self.limits, name)
+            if rate is not None and not 0 < rate <= 1e6:
+                raise InputError(f"{name} is requests a second, more than 0 and at most a million; got {rate:g}")
         if self.images is not None and self.items is None:
             raise InputError("images names a column of the table of items, and none is given (items)")
         warnings = []
         if self.token_file is not None:
-            self.tokens()
+            read_tokens(self.token_file)
             if self.token_file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
                 warnings.append(f"{self.token_file} can be read by others; chmod 600 keeps it to you")
         elif not is_loopback(self.host):
@@ -174,25 +177,6 @@ class Settings:
                 )
             warnings.append(f"no token: anyone who reaches {self.host}:{self.port} can read and write all histories")
         return warnings
-
-    def tokens(self) -> tuple[str, ...]:
-        """The tokens of the file, one a line; none when there is no file."""
-        if self.token_file is None:
-            return ()
-        try:
-            lines = self.token_file.read_text(encoding="utf-8").split("\n")
-        except UnicodeError:
-            raise InputError(f"{self.token_file} is not UTF-8 text; a token file has one token a line") from None
-        tokens = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
-        if not tokens:
-            raise InputError(f"{self.token_file} holds no token; write one a line, say from: openssl rand -hex 32")
-        for token in tokens:
-            if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-                raise InputError(
-                    f"a token of {self.token_file} has {len(token)} characters or odd ones; it takes at least "
-                    f"{_SHORTEST_TOKEN} without spaces, say from: openssl rand -hex 32"
-                )
-        return tokens
 
 
 def _is_origin(text: str) -> bool:
