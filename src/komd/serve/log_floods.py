@@ -47,7 +47,7 @@ class FloodFilter(logging.Filter):
         key, now = (record.levelno, _NUMBER.sub("0", text)), time.monotonic()
         with self._lock:
             flood = self._floods.get(key)
-            if flood is None or now - flood.since >= self._seconds:
+            if flood is None or (not flood.held and now - flood.since >= self._seconds):
                 self._floods.pop(key, None)
                 if len(self._floods) >= _MOST:
                     self._floods.pop(next(iter(self._floods)))  # the one that was logged longest ago

@@ -176,6 +176,8 @@ class Settings:
                     "give --token-file, or --insecure if anyone may read and write"
                 )
             warnings.append(f"no token: anyone who reaches {self.host}:{self.port} can read and write all histories")
+        elif self.public_url is not None:
+            warnings.append(f"no token: anyone who reaches {self.public_url} can read and write all histories")
         return warnings
 
 
