@@ -96,7 +96,10 @@ class AccessControl:
         """Read the files again that may change while they are in use: on SIGHUP."""
         log.info("reading tokens and names again")
         for read in self.rereading:
-            read()
+            try:
+                read()
+            except Exception as error:  # the others are read all the same
+                self._log_error(error)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

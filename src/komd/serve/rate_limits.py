@@ -56,27 +56,26 @@ class RateSlots:
             file.write(secrets.token_bytes(_SECRET))
             file.truncate(_SIZE)
 
-    def place(self, key: bytes, now: float) -> int:
-        """Where the time of a key is: its own slot, or else the one among its few that is free soonest."""
+    def _find(self, key: bytes) -> tuple[int, int, range]:
+        """The place of a key, or -1; its tag; the places where it may be."""
         digest = hashlib.blake2b(key, digest_size=16, key=self._secret).digest()
         tag = int.from_bytes(digest[:8]) | 1  # 0 is an empty slot
         first = 2 * _WAYS * (int.from_bytes(digest[8:]) % _BUCKETS)
         places = range(first, first + 2 * _WAYS, 2)
-        for place in places:
-            if self._tags[place] == tag:
-                return place + 1
-        free = min(places, key=lambda place: self._times[place + 1])
-        self._tags[free] = tag
-        self._times[free + 1] = now
-        return free + 1
+        return next((place for place in places if self._tags[place] == tag), -1), tag, places
 
-    def get(self, place: int) -> float:
-        """The time in a place."""
-        return self._times[place]
+    def due(self, key: bytes) -> float:
+        """The time of a key; 0 if it has none."""
+        place, _, _ = self._find(key)
+        return self._times[place + 1] if place >= 0 else 0.0
 
-    def put(self, place: int, when: float) -> None:
-        """Another time."""
-        self._times[place] = when
+    def put(self, key: bytes, when: float) -> None:
+        """Another time of a key. If it has no slot yet, it takes the one among its few that is due soonest."""
+        place, tag, places = self._find(key)
+        if place < 0:
+            place = min(places, key=lambda place: self._times[place + 1])
+            self._tags[place] = tag
+        self._times[place + 1] = when
 
 
 class RateLimit:
@@ -88,21 +87,21 @@ class RateLimit:
         self._interval = 1 / per_second
         self._early = (max(_FEWEST, 2 * per_second if burst is None else burst) - 1) * self._interval
 
-    def spend(self, key: bytes) -> int:
-        """Count a request; returns 0, or after how many seconds to try again if it is one too many."""
-        now = time.monotonic()
-        place = self._slots.place(self.kind.encode() + key, now)
-        due = self._slots.get(place)
-        if (wait := due - now - self._early) > 0:
-            return math.ceil(wait)
-        self._slots.put(place, max(due, now) + self._interval)
-        return 0
-
     def wait(self, key: bytes) -> int:
-        """What `spend` would return, without counting."""
-        now = time.monotonic()
-        due = self._slots.get(self._slots.place(self.kind.encode() + key, now))
+        """After how many seconds the next request of this key may come: 0 if it may now."""
+        return self._wait(self._slots.due(self.kind.encode() + key), time.monotonic())
+
+    def _wait(self, due: float, now: float) -> int:
         return max(math.ceil(due - now - self._early), 0)
+
+    def spend(self, key: bytes) -> int:
+        """Count a request; returns 0, or what `wait` does if it is one too many, which is not counted."""
+        now, key = time.monotonic(), self.kind.encode() + key
+        due = self._slots.due(key)
+        if wait := self._wait(due, now):
+            return wait
+        self._slots.put(key, max(due, now) + self._interval)
+        return 0
 
 
 @functools.lru_cache(4096)

@@ -168,7 +168,7 @@ class Settings:
         if self.token_file is not None:
             read_tokens(self.token_file)
             if self.token_file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-                warnings.append(f"{self.token_file} can be read by others; chmod 600 keeps it to you")
+                warnings.append(f"{self.token_file.name} can be read by others; chmod 600 keeps it to you")
         elif not is_loopback(self.host):
             if not self.insecure:
                 raise InputError(
