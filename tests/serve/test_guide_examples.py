@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from komd.serve.serve_config import read_config
+from komd.serve.token_file import read_tokens
 from tests.serve.conftest import Command
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guide" / "serving.md").read_text(encoding="utf-8")
@@ -51,6 +53,16 @@ def test_every_example_is_a_request_to_the_demo():
     for example in EXAMPLES:
         words = shlex.split(example)
         assert words[:2] == ["curl", "-s"] and any(word.startswith("localhost:8000/v1/") for word in words), example
+
+
+def test_the_files_of_the_guide_are_accepted(tmp_path):
+    for number, block in enumerate(re.findall(r"^```toml\n(.*?)^```", GUIDE, re.M | re.S)):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(block)
+        assert read_config(file)
+    (tokens,) = re.findall(r"^```text\n(# token.*?)^```", GUIDE, re.M | re.S)
+    (tmp_path / "tokens").write_text(tokens)
+    assert [token.name for token in read_tokens(tmp_path / "tokens")] == ["", "shop-page", "backend"]
 
 
 def test_every_example_succeeds(answers):

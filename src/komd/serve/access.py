@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from komd.serve import request_context
 from komd.serve.forwarded import ForwardedRequest, TrustedProxies
+from komd.serve.path_names import names_only
 from komd.serve.prometheus import ServiceMetrics
 from komd.serve.rate_limits import RateLimit, RateSlots, address_key
 from komd.serve.request_context import RequestContext
@@ -270,7 +271,7 @@ class AccessControl:
 
     def _log_error(self, error: Exception) -> None:
         """One line and where it happened; the message may name users, so it is only logged with `log_ids`."""
-        frames = "".join(traceback.format_tb(error.__traceback__))
+        frames = names_only("".join(traceback.format_tb(error.__traceback__)))
         words = f": {error}" if self._settings.log_ids else ""
         log.error("%s%s\n%s", type(error).__name__, words, frames)
 

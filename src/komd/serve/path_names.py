@@ -1,11 +1,13 @@
-"""Paths in messages by their names alone: where files lie on this machine is nobody's business who asks over HTTP."""
+"""Paths in messages by their names alone: where files lie is told neither in responses nor in the log."""
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
+from typing import Any
 
-__all__ = ["names_only"]
+__all__ = ["NamesOnlyFormatter", "names_only"]
 
 # A path between quotes may have spaces. A path without quotes ends at the first; it begins a word, as addresses do not.
 _QUOTED = re.compile(r"""(['"])((?:[A-Za-z]:)?[/\\][^'"\n]*)\1""")
@@ -28,6 +30,21 @@ def names_only(text: str, *known: Path | None) -> str:
                 text = text.replace(f"{folder}/", "").replace(f"{folder}\\", "")
     text = _QUOTED.sub(lambda found: f"{found[1]}{_name(found[2])}{found[1]}", text)
     return _BARE.sub(lambda found: _name(found[0]), text)
+
+
+class NamesOnlyFormatter(logging.Formatter):
+    """Log lines whose errors and tracebacks have no folders. Other words, such as the path of a request, stay."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record."""
+        if isinstance(record.args, tuple):
+            said = (names_only(str(each)) if isinstance(each, BaseException) else each for each in record.args)
+            record.args = tuple(said)
+        return super().format(record)
+
+    def formatException(self, ei: Any) -> str:
+        """A traceback, with the names of its modules."""
+        return names_only(super().formatException(ei))
 
 
 def _name(path: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from komd.errors import InputError, install
 from komd.serve.log_floods import FloodFilter
+from komd.serve.path_names import NamesOnlyFormatter
 from komd.serve.process_signals import on_hangup
 from komd.serve.serve_settings import VARIABLE, Settings
 
@@ -131,7 +132,7 @@ def log_to_stderr() -> None:
     """Log lines with a time to standard error; set up once."""
     if not logging.getLogger("komd.serve").handlers:
         handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        handler.setFormatter(NamesOnlyFormatter("%(asctime)s %(levelname)s %(message)s"))
         handler.addFilter(FloodFilter(handler.handle))
         for name, level in (
             ("komd.serve", logging.INFO),
