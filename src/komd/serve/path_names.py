@@ -24,10 +24,9 @@ def names_only(text: str, *known: Path | None) -> str:
     >>> names_only("see https://shop.example/a/b; half/life and 3/4 stay")
     'see https://shop.example/a/b; half/life and 3/4 stay'
     """
-    for path in known:
-        if path is not None:
-            for folder in {path.absolute().parent, path.resolve().parent}:
-                text = text.replace(f"{folder}/", "").replace(f"{folder}\\", "")
+    folders = {str(folder) for path in known if path for folder in (path.absolute().parent, path.resolve().parent)}
+    for folder in sorted(folders, key=len, reverse=True):  # one may be inside another
+        text = text.replace(f"{folder}/", "").replace(f"{folder}\\", "")
     text = _QUOTED.sub(lambda found: f"{found[1]}{_name(found[2])}{found[1]}", text)
     return _BARE.sub(lambda found: _name(found[0]), text)
 
