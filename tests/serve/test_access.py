@@ -169,3 +169,52 @@ def test_a_store_that_goes_away_is_503_and_histories_are_served_on(settings, ser
     ):
         assert answer.status_code == 503 and answer.headers["retry-after"]
     assert service.get("/v1/health") and service.post("/v1/recommend", {"history": []})
+
+
+def test_head_of_health_and_readiness(running, settings, serving, tmp_path):
+    for path in ("/v1/health", "/v1/ready"):
+        answer = running.client.head(path)
+        assert answer.status_code == 200 and answer.content == b"" and answer.headers["content-type"]
+    assert running.send(request("HEAD", "/v1/ready")).endswith(b"\r\n\r\n")
+    import sqlite3
+
+    service = serving(settings)
+    with sqlite3.connect(tmp_path / "events.db") as connection:
+        connection.execute("ALTER TABLE komd_events RENAME TO gone")
+        connection.execute("ALTER TABLE komd_settings RENAME TO gone_too")
+    answer = service.client.head("/v1/ready")
+    assert answer.status_code == 503 and answer.content == b"" and answer.headers["retry-after"]
+    assert service.client.head("/v1/health").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/v1/users/x", {"GET", "DELETE"}),
+        ("POST", "/v1/users/a%2Fb", {"GET", "DELETE"}),
+        ("GET", "/v1/recommend", {"POST"}),
+        ("DELETE", "/v1/health", {"GET", "HEAD"}),
+        ("OPTIONS", "/v1/model/reload", {"POST"}),
+        ("POST", "/", {"GET", "HEAD"}),
+    ],
+)
+def test_another_method_is_405_with_those_that_are_allowed(running, method, path, allowed):
+    answer = running.client.request(method, path)
+    assert answer.status_code == 405 and allowed <= set(answer.headers["allow"].split(", "))
+    assert f"{method} is not possible here" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonp", "\xff"])
+def test_a_body_that_is_not_declared_as_json_is_415(running, kind):
+    headers = {} if kind is None else {"content-type": kind.encode("latin-1")}
+    answer = running.client.post("/v1/recommend", content=b'{"history": []}', headers=headers)
+    assert answer.status_code == 415 and "Content-Type: application/json" in answer.json()["detail"]
+    assert ("without one" if kind is None else "it came as") in answer.json()["detail"]
+
+
+def test_json_by_other_spellings_and_no_body_at_all(running):
+    for kind in ("application/json", "Application/JSON; charset=utf-8", "application/json ;x=1"):
+        answer = running.client.post("/v1/recommend", content=b'{"history": []}', headers={"content-type": kind})
+        assert answer.status_code == 200
+    assert running.client.post("/v1/model/reload").status_code == 200
+    assert running.client.post("/v1/recommend").status_code == 422

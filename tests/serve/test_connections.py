@@ -15,6 +15,30 @@ from komd.serve.serve_settings import Limits
 from .conftest import code, received, request
 
 
+def detail(answer):
+    """The words of a response that is all of an answer, and JSON."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"content-type: application/json" in head and b"content-length: %d" % len(body) in head
+    return json.loads(body)["detail"]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"nonsense\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS where there is none
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"BREW /tea HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+        b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Length: a\r\n\r\n",
+        b"GET http://[ HTTP/1.1\r\nHost: x\r\n\r\n",
+    ],
+)
+def test_what_is_not_http_is_400_in_json(running, raw):
+    answer = running.send(raw)
+    assert code(answer) == 400 and detail(answer) == "this is not a request in HTTP"
+
+
 def test_endless_heads_are_431(running):
     answer = running.send(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"a" * 40_000)
     assert code(answer) == 431
@@ -94,7 +118,7 @@ def test_clients_that_send_too_many_requests_in_advance_are_disconnected(hasty):
     one = b"GET /v1/model HTTP/1.1\r\nHost: localhost\r\n\r\n"
     answer = hasty.send(one * 10, wait=0.5)
     assert answer.count(b"HTTP/1.1 200") == 10
-    assert b"HTTP/1.1 400" in hasty.send(one * 2000, wait=3)
+    assert b"400 Bad Request" in (answer := hasty.send(one * 2000, wait=3)) and b"too many requests at once" in answer
     assert dropped(hasty)
     assert hasty.get("/v1/health")
 
@@ -103,7 +127,8 @@ def test_too_many_connections_are_503(hasty):
     lines = [socket.create_connection(("127.0.0.1", hasty.port)) for _ in range(25)]
     try:
         time.sleep(0.1)
-        assert code(hasty.send(request("GET", "/v1/health"))) == 503
+        answer = hasty.send(request("GET", "/v1/health"))
+        assert code(answer) == 503 and "too many connections" in detail(answer) and b"retry-after: " in answer
     finally:
         for line in lines:
             line.close()

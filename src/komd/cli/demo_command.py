@@ -61,10 +61,11 @@ def _serve(data: Interactions, port: int) -> None:
     from komd.cli import interrupt
     from komd.data.generate import taste
     from komd.files import temporary_folder
+    from komd.serve.process_signals import unwound_by_sigterm
     from komd.serve.serve_settings import Settings
     from komd.serve.server_process import run
 
-    with temporary_folder("komd-demo-") as folder:
+    with unwound_by_sigterm(hangup=True), temporary_folder("komd-demo-") as folder:
         model, names = folder / "demo.komd", folder / "names.parquet"
         komd.CFKOMD().fit(data).save(model)
         ids = data.items.values.to_pylist()
@@ -72,7 +73,10 @@ def _serve(data: Interactions, port: int) -> None:
         pq.write_table(pa.table(columns), names)
         print(f"{data!r}: open the address below in a browser; Ctrl-C stops, and nothing is kept.")
         interrupt.yield_to()
-        run(Settings(model=model, store=f"sqlite:///{folder / 'events.db'}", items=names, port=port))
+        run(
+            Settings(model=model, store=f"sqlite:///{folder / 'events.db'}", items=names, port=port),
+            reread_on_hangup=False,
+        )
 
 
 def _compare(train: Interactions, test: Interactions) -> Recommender:

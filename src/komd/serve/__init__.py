@@ -2,6 +2,8 @@
 
     connections.py      disconnects clients that send or read too slowly, before anything is parsed
     access.py           who may ask, how much may be sent, headers of every response
+    token_file.py       tokens, replaced while in use       roles.py          which role a request takes
+    forwarded.py        the client behind a proxy           rate_limits.py    requests a second, over all workers
     api.py              the addresses under /v1             schemas.py        requests and responses as types
     request_queue.py    the threads that do the work, each with a bounded queue
     service.py          a user's history = the model's + the store's, unless forgotten
@@ -18,6 +20,7 @@
     postgresql_connection.py                                gives up on a silent server
     event_log.py        what events of a pair come to       event_types.py        what types of events mean
     recommendation_id.py  signed ids of lists               report_counts.py      what lists led to
+    server_process.py   starts it all                       process_signals.py    SIGHUP, and the end of the parent
 
 A request takes one snapshot of the model and keeps it to its end, so a new model may be loaded at any moment. Whatever
 solves, searches or waits for the database runs in threads; the event loop only reads and writes.

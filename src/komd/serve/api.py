@@ -18,6 +18,7 @@ from komd.serve.access import decoded
 from komd.serve.event_store import StoreError
 from komd.serve.json_output import json_array, json_response
 from komd.serve.large_bodies import route_class
+from komd.serve.path_names import names_only
 from komd.serve.prometheus import CONTENT_TYPE, ServiceMetrics
 from komd.serve.request_context import DeadlineExceeded
 from komd.serve.request_cost import SMALL, LargeRequest
@@ -49,17 +50,19 @@ Typed = Annotated[str, Query(max_length=200, description="What was typed so far.
 _DESCRIPTIONS = {
     400: "Not JSON",
     401: "No token, or a wrong one",
-    403: "The request comes from a page of another site",
+    403: "The request comes from a page of another site, or its token lacks the role",
     404: "Not known",
     408: "The body came too slowly",
     409: "The new model cannot be used, and the old one stays; or there is no candidate to decide on",
     413: "The body is too long",
+    415: "The body is not declared as application/json",
     421: "The Host is not a name of this machine",
     422: "Something in the request is wrong, in words",
+    429: "Too many requests from this address or with this token; Retry-After says when to try again",
     503: "The store or the threads are busy or not available; try again",
     504: "No answer within the time limit; ask for less, or try again",
 }
-_ALWAYS = (401, 403, 421, 422, 503, 504)
+_ALWAYS = (401, 403, 421, 422, 429, 503, 504)
 
 
 def errors(*also: int) -> dict[int | str, dict[str, Any]]:
@@ -68,7 +71,7 @@ def errors(*also: int) -> dict[int | str, dict[str, Any]]:
     return {code: {"model": schemas.ErrorDetail, "description": _DESCRIPTIONS[code]} for code in codes}
 
 
-_BODY = (400, 408, 413)
+_BODY = (400, 408, 413, 415)
 _UNLEARN_SECONDS = 10.0  # that a request waits for a user to be unlearned
 _UNLEARN_POLL = 0.03
 
@@ -293,7 +296,7 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
         except KomdError as error:
             raise HTTPException(409, f"the old model stays: {error}") from error
         if refused:
-            raise HTTPException(409, f"the old model stays: {service.arms.without_folders(refused)}")
+            raise HTTPException(409, f"the old model stays: {names_only(refused, *service.arms.folders)}")
         return json_response(service.model())
 
     @app.get("/v1/learning", response_model=schemas.Learning, tags=["service"])
@@ -309,7 +312,7 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
         except StoreError:
             raise
         except KomdError as error:
-            raise HTTPException(409, service.arms.without_folders(str(error))) from error
+            raise HTTPException(409, names_only(str(error), *service.arms.folders)) from error
         return json_response(service.candidate())
 
     @app.get("/v1/candidate", response_model=schemas.CandidateModel, tags=["service"])
@@ -334,11 +337,13 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
 
     # ---- health -----------------------------------------------------------------------------------------------
 
+    @app.head("/v1/health", include_in_schema=False)
     @app.get("/v1/health", response_model=schemas.Health, tags=["service"])
     async def health() -> Response:
         """Whether the process is alive."""
         return json_response(schemas.Health(status="ok"))
 
+    @app.head("/v1/ready", include_in_schema=False)
     @app.get("/v1/ready", response_model=schemas.Health, tags=["service"])
     async def ready() -> Response:
         """Whether requests can be answered: the model is loaded (always, once it listens) and the store answers.

@@ -18,6 +18,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException as StarletteError
+from starlette.routing import Match, Route
 
 from komd.errors import SolverError
 from komd.serve.access import BROKEN, AccessControl
@@ -27,7 +28,9 @@ from komd.serve.event_store import EventStore, StoreError
 from komd.serve.item_filters import FilterError, named_filters
 from komd.serve.learner import updatable
 from komd.serve.model_arms import Arm, ModelArms, watchers
-from komd.serve.prometheus import ServiceMetrics
+from komd.serve.process_signals import end_with_parent, on_hangup
+from komd.serve.prometheus import SHARED, ServiceMetrics
+from komd.serve.rate_limits import RateSlots
 from komd.serve.recommendation_id import ARMS
 from komd.serve.request_context import DeadlineExceeded
 from komd.serve.request_cost import BatchTooLarge
@@ -35,6 +38,7 @@ from komd.serve.request_queue import ClientGone, QueueFull, RequestQueue, RightO
 from komd.serve.serve_settings import VARIABLE, Settings
 from komd.serve.service import Service
 from komd.serve.store_circuit import CircuitOpen
+from komd.serve.token_file import TokenFile
 
 __all__ = ["check", "create", "from_environment"]
 
@@ -79,6 +83,7 @@ def create(settings: Settings) -> AccessControl:
         *(RequestQueue(name, waiting=limits.waiting, metrics=metrics, way=way, large=name == "large") for name in names)
     )
     service = Service(arms, events, settings, rules)
+    tokens = TokenFile(settings.token_file)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -92,6 +97,8 @@ def create(settings: Settings) -> AccessControl:
         ]
         if arms.candidate is not None:
             tasks.append(asyncio.create_task(_follow(arms, metrics, min(settings.watch_seconds, _FOLLOW_SECONDS))))
+        if settings.token_file is not None:
+            tasks.append(asyncio.create_task(_watch_tokens(tokens, settings.watch_seconds)))
         if learning:
             tasks.append(asyncio.create_task(_watch_learner(service, metrics)))
         try:
@@ -119,7 +126,9 @@ def create(settings: Settings) -> AccessControl:
     add_routes(app, service, queues, metrics)
     _add_pages(app)
     _add_error_handlers(app)
-    return AccessControl(app, settings, metrics)
+    access = AccessControl(app, settings, metrics, tokens, RateSlots.shared_or_own(os.environ.get(SHARED)))
+    access.rereading += [arm.watcher.reread for arm in arms.all]
+    return access
 
 
 def check(settings: Settings) -> None:
@@ -136,9 +145,11 @@ def from_environment() -> AccessControl:
 
     settings = Settings.from_text(os.environ[VARIABLE])
     log_to_stderr()
-    app = create(settings)
+    end_with_parent(os.environ[SHARED])
+    access = create(settings)
+    on_hangup(access.reread)
     settle()
-    return app
+    return access
 
 
 async def _watch(arm: Arm, metrics: ServiceMetrics, seconds: float) -> None:
@@ -209,6 +220,13 @@ async def _watch_availability(service: Service) -> None:
             await asyncio.to_thread(service.read_availability)
 
 
+async def _watch_tokens(tokens: TokenFile, seconds: float) -> None:
+    """Check for new tokens every so many seconds."""
+    while True:
+        await asyncio.sleep(seconds)
+        await asyncio.to_thread(tokens.refresh)
+
+
 async def _watch_learner(service: Service, metrics: ServiceMetrics) -> None:
     """Show in the metrics what the model in use has learned, and how old the oldest event is that it has not."""
     while True:
@@ -253,8 +271,13 @@ def _add_error_handlers(app: FastAPI) -> None:
         return JSONResponse({"detail": "; ".join(_sentence(one) for one in found[:5])}, status)
 
     @app.exception_handler(StarletteError)
-    async def known(_: Request, error: HTTPException) -> Response:
-        return JSONResponse({"detail": str(error.detail)}, error.status_code, headers=error.headers)
+    async def known(request: Request, error: HTTPException) -> Response:
+        headers, words = error.headers, str(error.detail)
+        if error.status_code == 405:
+            # Starlette names the methods of the first route with this path; there may be several.
+            allowed = ", ".join(sorted(_methods(app, request)))
+            headers, words = {"allow": allowed}, f"{request.method} is not possible here; {allowed} is"
+        return JSONResponse({"detail": words}, error.status_code, headers=headers)
 
     @app.exception_handler(StoreError)
     async def unavailable(_: Request, error: StoreError) -> Response:
@@ -289,6 +312,14 @@ def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def broken(_: Request, error: Exception) -> Response:  # access.py writes it to the log
         return JSONResponse({"detail": BROKEN}, 500)
+
+
+def _methods(app: FastAPI, request: Request) -> set[str]:
+    """The methods of all routes with the path of this request."""
+    found = [
+        route for route in app.routes if isinstance(route, Route) and route.matches(request.scope)[0] != Match.NONE
+    ]
+    return {method for route in found for method in route.methods or ()}
 
 
 def _told(errors: Sequence[Any]) -> list[Any]:

@@ -1,13 +1,18 @@
 """Limits of connections: the time and the size of a request's head, the time to read a response, requests in advance.
 
-Clients that exceed them are disconnected; uvicorn alone would wait without limit. Bodies are limited in access.py.
+Clients that exceed them are disconnected; uvicorn alone would wait without limit. What is refused here, before there is
+a request, is answered in JSON like everything else. Bodies are limited in access.py.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 from typing import Any
 
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from komd.serve.serve_settings import Limits
@@ -16,6 +21,15 @@ __all__ = ["LimitedProtocol"]
 
 _HEAD = 32 << 10  # bytes of a request's first line and headers
 _AHEAD = 16  # requests that a client may send before it has the response to the first
+
+
+log = logging.getLogger("komd.serve")
+
+
+async def _refuse_connection(scope: Scope, receive: Receive, send: Send) -> None:
+    """What is served in place of the application when there are too many connections."""
+    words = {"detail": "there are too many connections; try again in a moment"}
+    await JSONResponse(words, 503, {"retry-after": "1", "connection": "close"})(scope, receive, send)
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -29,6 +43,8 @@ class LimitedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._limits: Limits = getattr(self.app, "limits", Limits())
+        self._served = self.app
+        self._most, self.limit_concurrency = self.limit_concurrency, None  # uvicorn's answer is not JSON
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -43,11 +59,11 @@ class LimitedProtocol(HttpToolsProtocol):
             self._head_timer.cancel()
             self._head_timer = None
 
-    def _refuse(self, status: bytes) -> None:
+    def _refuse(self, status: bytes, words: str = "") -> None:
         if not self.transport.is_closing():
-            words = b'{"detail":"' + status[4:].lower() + b'"}'
+            body = json.dumps({"detail": words or status[4:].lower().decode()}).encode()
             lines = [b"HTTP/1.1 " + status, b"content-type: application/json", b"connection: close"]
-            self.transport.write(b"\r\n".join([*lines, b"content-length: %d" % len(words), b"", words]))
+            self.transport.write(b"\r\n".join([*lines, b"content-length: %d" % len(body), b"", body]))
             self._close()
 
     def _close(self) -> None:
@@ -56,8 +72,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self.loop.call_later(self._limits.write_seconds, self.transport.abort)
 
     def send_400_response(self, msg: str) -> None:
-        super().send_400_response(msg)
-        self._close()
+        too_many = len(self.pipeline) >= _AHEAD
+        self._refuse(b"400 Bad Request", "too many requests at once" if too_many else "this is not a request in HTTP")
 
     def data_received(self, data: bytes) -> None:
         if self._received is not None:
@@ -77,6 +93,10 @@ class LimitedProtocol(HttpToolsProtocol):
         self._cancel_head_timer()
         if len(self.pipeline) >= _AHEAD:  # uvicorn does not limit the queue of a connection
             raise ValueError("too many requests at once")
+        full = self._most is not None and max(len(self.connections), len(self.tasks)) >= self._most
+        if full:
+            log.warning("a request is refused: there are %d connections, the most of a worker", len(self.connections))
+        self.app = _refuse_connection if full else self._served
         super().on_headers_complete()
 
     def pause_writing(self) -> None:

@@ -29,6 +29,7 @@ from komd.serve.candidate_masks import ItemRules
 from komd.serve.item_names import read_names
 from komd.serve.model_size import ModelSize
 from komd.serve.model_snapshot import ModelSnapshot
+from komd.serve.path_names import names_only
 from komd.serve.publication import LearnedState, Publication, folder_version, model_version
 
 __all__ = ["ModelWatcher"]
@@ -139,12 +140,10 @@ class ModelWatcher:
             signature = self._signature()
             try:
                 snapshot = self._load(self.current)
-            except KomdError:
-                self.refusals += 1
-                raise
             except Exception as error:  # whatever is wrong with it: the old one works
                 self.refusals += 1
-                raise ModelFileError(f"the model in {self._folder.name} cannot be used: {error}") from error
+                words = str(error) if isinstance(error, KomdError) else f"{self._folder.name} cannot be used: {error}"
+                raise ModelFileError(names_only(words, self._folder, self._items)) from error
             finally:
                 self._checked = signature
             self._retired.append((time.monotonic(), self.current))
@@ -170,6 +169,17 @@ class ModelWatcher:
         self._read_learned()
         self._release()
         return changed
+
+    def reread(self) -> None:
+        """Read the table of names again, and the model if it is new, whether or not the files look changed."""
+        if self._items is None:
+            self.refresh()
+            return
+        self._table_signature = None
+        try:
+            self.reload()
+        except KomdError as error:
+            log.warning("the names are not read again, and the old ones stay: %s", error)
 
     def _release(self) -> None:
         """Release the models that were replaced a while ago, so that it is not left to the last request that used one.

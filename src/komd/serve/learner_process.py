@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from komd.errors import InputError, KomdError
+from komd.serve.process_signals import unwound_by_sigterm
 from komd.serve.publication import Publication, publication_folder
 from komd.serve.serve_settings import VARIABLE, Settings
 
@@ -37,7 +38,7 @@ def learning(settings: Settings) -> Iterator[Settings]:
 
     With a candidate, two of them.
     """
-    with _unwound_by_sigterm(), contextlib.ExitStack() as stack:
+    with unwound_by_sigterm(), contextlib.ExitStack() as stack:
         settings = replace(settings, learned=stack.enter_context(publication_folder()))
         if settings.candidate is not None:
             settings = replace(settings, learned_candidate=stack.enter_context(publication_folder()))
@@ -48,19 +49,6 @@ def learning(settings: Settings) -> Iterator[Settings]:
         for supervisor in supervisors:
             supervisor.wait()
         yield settings
-
-
-@contextlib.contextmanager
-def _unwound_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM, which uvicorn repeats once it has shut down, leave the block as an exception does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 class _Supervisor:
@@ -128,6 +116,8 @@ def main() -> None:
     stopping, orphaned = threading.Event(), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal sends it to all processes; there is nothing to reread
 
     def wait_for_parent() -> None:
         os.read(sys.stdin.fileno(), 1)  # returns when the other end is closed

@@ -85,6 +85,8 @@ class ModelArms:
         self.candidate = None if candidate is None else Arm("candidate", 1, candidate)
         self.all = [self.main] if self.candidate is None else [self.main, self.candidate]
         """The main model, and the candidate if there is one."""
+        self.folders = (settings.model, settings.candidate)
+        """The folders of the models."""
         self.share = 0.0
         """The share of users whom the candidate serves in this worker."""
         self._settings = settings
@@ -129,13 +131,6 @@ class ModelArms:
     def state(self) -> tuple[Arm, ExperimentState] | None:
         """The candidate and what was decided of it, as this worker knows it; None without a candidate."""
         return None if self.candidate is None or self._state is None else (self.candidate, self._state[1])
-
-    def without_folders(self, words: str) -> str:
-        """What went wrong, with the names of the two folders in place of their paths."""
-        for folder in (self._settings.model, self._settings.candidate):
-            if folder is not None:
-                words = words.replace(str(folder), folder.name)
-        return words
 
     def _candidate(self) -> Arm:
         if self.candidate is None:

@@ -28,6 +28,8 @@ class ServiceMetrics:
             "komd_request_seconds", "From the head of a request to the end of its answer", ["route"],
             buckets=_SECONDS, registry=own,
         )  # fmt: skip
+        self.by_token = Counter("komd_token_requests", "Requests with a named token", ["token"], registry=own)
+        self.limited = Counter("komd_rate_limited", "Requests refused by a rate limit", ["limit"], registry=own)
         self.waiting = Gauge(
             "komd_waiting", "Requests in a thread or waiting for one", registry=own, multiprocess_mode="livesum"
         )

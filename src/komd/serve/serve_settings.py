@@ -15,13 +15,12 @@ from urllib.parse import urlsplit
 from komd.errors import InputError
 from komd.serve.event_types import EVENT_TYPES, EventType
 from komd.serve.item_filters import named_filters
+from komd.serve.token_file import read_tokens
 
 __all__ = ["RUNTIME_LIMITS", "VARIABLE", "Limits", "Settings", "is_loopback"]
 
 VARIABLE = "KOMD_SERVE"
 """The environment variable that carries the settings to worker processes."""
-
-_SHORTEST_TOKEN = 16
 
 
 @dataclass(frozen=True)
@@ -173,6 +172,10 @@ class Settings:
                 ipaddress.ip_network(proxy)
             except ValueError:
                 raise InputError(f"a trusted proxy is an address or a network like 10.0.0.0/8, got {proxy!r}") from None
+        for name in ("token_rate", "address_rate"):
+            rate = getattr(self.limits, name)
+            if rate is not None and not 0 < rate <= 1e6:
+                raise InputError(f"{name} is requests a second, more than 0 and at most a million; got {rate:g}")
         if self.images is not None and self.items is None:
             raise InputError("images names a column of the table of items, and none is given (items)")
         if self.filters and self.items is None:
@@ -180,9 +183,9 @@ class Settings:
         named_filters(self.filters)
         warnings = []
         if self.token_file is not None:
-            self.tokens()
+            read_tokens(self.token_file)
             if self.token_file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-                warnings.append(f"{self.token_file} can be read by others; chmod 600 keeps it to you")
+                warnings.append(f"{self.token_file.name} can be read by others; chmod 600 keeps it to you")
         elif not is_loopback(self.host):
             if not self.insecure:
                 raise InputError(
@@ -190,6 +193,8 @@ class Settings:
                     "give --token-file, or --insecure if anyone may read and write"
                 )
             warnings.append(f"no token: anyone who reaches {self.host}:{self.port} can read and write all histories")
+        elif self.public_url is not None:
+            warnings.append(f"no token: anyone who reaches {self.public_url} can read and write all histories")
         return warnings
 
     @property
@@ -198,25 +203,6 @@ class Settings:
         from komd.serve import forget_key
 
         return forget_key.key_file(self.store, self.forget_key_file, self.model)
-
-    def tokens(self) -> tuple[str, ...]:
-        """The tokens of the file, one a line; none when there is no file."""
-        if self.token_file is None:
-            return ()
-        try:
-            lines = self.token_file.read_text(encoding="utf-8").split("\n")
-        except UnicodeError:
-            raise InputError(f"{self.token_file} is not UTF-8 text; a token file has one token a line") from None
-        tokens = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
-        if not tokens:
-            raise InputError(f"{self.token_file} holds no token; write one a line, say from: openssl rand -hex 32")
-        for token in tokens:
-            if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-                raise InputError(
-                    f"a token of {self.token_file} has {len(token)} characters or odd ones; it takes at least "
-                    f"{_SHORTEST_TOKEN} without spaces, say from: openssl rand -hex 32"
-                )
-        return tokens
 
 
 def _is_origin(text: str) -> bool:

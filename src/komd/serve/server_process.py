@@ -7,12 +7,16 @@ import gc
 import logging
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
 from komd.errors import InputError, install
+from komd.serve.log_floods import FloodFilter
+from komd.serve.path_names import NamesOnlyFormatter
+from komd.serve.process_signals import on_hangup
 from komd.serve.serve_settings import VARIABLE, Settings
 
 if TYPE_CHECKING:
@@ -25,8 +29,8 @@ _SWITCH_SECONDS = 0.0005  # that a thread may keep the GIL while another one wai
 _SHUTDOWN_SECONDS = 10  # for unfinished requests
 
 
-def run(settings: Settings) -> None:
-    """Serve until stopped by a signal."""
+def run(settings: Settings, *, reread_on_hangup: bool = True) -> None:
+    """Serve until stopped by a signal; SIGHUP reads tokens and names again, unless the caller needs it otherwise."""
     try:
         import uvicorn
 
@@ -34,6 +38,7 @@ def run(settings: Settings) -> None:
         from komd.serve import forget_key
         from komd.serve.learner_process import learning
         from komd.serve.prometheus import SHARED
+        from komd.serve.rate_limits import RateSlots
     except ImportError as error:
         raise InputError(f"komd serve needs {error.name}: {install('serve')}") from error
     warnings = settings.check()
@@ -42,6 +47,8 @@ def run(settings: Settings) -> None:
     log_to_stderr()
     for words in warnings:
         logging.getLogger("komd.serve").warning(words)
+    if reread_on_hangup:
+        on_hangup(lambda: None)  # while it starts: everything is about to be read anyway
     listening = _bind(settings.host, settings.port)
     try:
         with contextlib.ExitStack() as stack:
@@ -52,11 +59,14 @@ def run(settings: Settings) -> None:
             app: Any
             if settings.workers == 1:
                 app = komd.serve.app.create(settings)
+                if reread_on_hangup:
+                    on_hangup(app.reread)
                 settle()
             else:
                 os.environ[VARIABLE] = settings.to_text()
                 os.environ[SHARED] = tempfile.mkdtemp(prefix="komd-serve-")
                 stack.callback(shutil.rmtree, os.environ[SHARED], ignore_errors=True)
+                RateSlots.share(os.environ[SHARED])
                 app = "komd.serve.app:from_environment"
             config = configured(app, settings)
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -64,11 +74,24 @@ def run(settings: Settings) -> None:
             if settings.workers == 1:
                 uvicorn.Server(config).run(sockets=[listening])
             else:
-                from uvicorn.supervisors import Multiprocess
-
-                Multiprocess(config, sockets=[listening]).run()
+                _supervisor(config, listening).run()
     finally:
         listening.close()
+
+
+def _supervisor(config: uvicorn.Config, listening: socket.socket) -> Any:
+    """uvicorn's, which starts workers and starts them again, except that SIGHUP is passed on to them."""
+    from uvicorn.supervisors import Multiprocess
+
+    class Supervisor(Multiprocess):
+        def handle_hup(self) -> None:
+            """uvicorn would end and start all workers; ours read their files again."""
+            for worker in self.processes:
+                with contextlib.suppress(ProcessLookupError):
+                    if worker.pid is not None:
+                        os.kill(worker.pid, signal.SIGHUP)
+
+    return Supervisor(config, sockets=[listening])
 
 
 def configured(app: Any, settings: Settings) -> uvicorn.Config:
@@ -126,8 +149,13 @@ def log_to_stderr() -> None:
     """Log lines with a time to standard error; set up once."""
     if not logging.getLogger("komd.serve").handlers:
         handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-        for name, level in (("komd.serve", logging.INFO), ("uvicorn.error", logging.WARNING)):
+        handler.setFormatter(NamesOnlyFormatter("%(asctime)s %(levelname)s %(message)s"))
+        handler.addFilter(FloodFilter(handler.handle))
+        for name, level in (
+            ("komd.serve", logging.INFO),
+            ("uvicorn.error", logging.WARNING),
+            ("asyncio", logging.WARNING),  # says so when no connection can be accepted
+        ):
             logger = logging.getLogger(name)
             logger.addHandler(handler)
             logger.setLevel(level)
