@@ -28,6 +28,7 @@ from komd.serve.publication import Publication
 from komd.serve.request_queue import QueueFull, RequestQueue
 from komd.serve.serve_settings import VARIABLE, Settings
 from komd.serve.service import Service
+from komd.serve.tracing import TracedApplication
 
 __all__ = ["check", "create", "from_environment"]
 
@@ -48,7 +49,7 @@ _NOT_NAMED = ("body", "query", "path", "HistoryItem")  # parts of the place of a
 _PAGES = {"index.html": "/", "api.html": "/docs"}
 
 
-def create(settings: Settings) -> AccessControl:
+def create(settings: Settings) -> AccessControl | TracedApplication:
     """The application: model loaded and tried, store open. Raises KomdError when either cannot be used."""
     metrics = ServiceMetrics()
     publication = None if settings.learned is None else Publication(settings.learned)
@@ -89,7 +90,8 @@ def create(settings: Settings) -> AccessControl:
     add_routes(app, service, queues, metrics)
     _add_pages(app)
     _add_error_handlers(app)
-    return AccessControl(app, settings, metrics)
+    served = AccessControl(app, settings, metrics)
+    return TracedApplication(served, limits) if settings.tracing else served
 
 
 def check(settings: Settings) -> None:
@@ -100,7 +102,7 @@ def check(settings: Settings) -> None:
     EventStore(settings.store).close()
 
 
-def from_environment() -> AccessControl:
+def from_environment() -> AccessControl | TracedApplication:
     """What a worker process serves: the settings are in its environment."""
     from komd.serve.server_process import log_to_stderr
 
