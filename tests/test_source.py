@@ -16,6 +16,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 # The pipeline from top to bottom: a layer imports those below it, and itself.
 LAYERS = [
     {"cli", "__main__"},
+    {"client"},
     {"serve"},
     {"spark"},
     {"tuning"},

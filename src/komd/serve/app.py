@@ -39,6 +39,7 @@ from komd.serve.serve_settings import VARIABLE, Settings
 from komd.serve.service import Service
 from komd.serve.store_circuit import CircuitOpen
 from komd.serve.token_file import TokenFile
+from komd.serve.tracing import TracedApplication
 
 __all__ = ["check", "create", "from_environment"]
 
@@ -62,7 +63,7 @@ _NOT_NAMED = ("body", "query", "path", "HistoryItem")  # parts of the place of a
 _PAGES = {"index.html": "/", "api.html": "/docs"}
 
 
-def create(settings: Settings) -> AccessControl:
+def create(settings: Settings) -> AccessControl | TracedApplication:
     """The application: model loaded and tried, store open. Raises KomdError when either cannot be used."""
     metrics = ServiceMetrics()
     rules = ItemRules(named_filters(settings.filters))
@@ -128,7 +129,7 @@ def create(settings: Settings) -> AccessControl:
     _add_error_handlers(app)
     access = AccessControl(app, settings, metrics, tokens, RateSlots.shared_or_own(os.environ.get(SHARED)))
     access.rereading += [arm.watcher.reread for arm in arms.all]
-    return access
+    return TracedApplication(access) if settings.tracing else access
 
 
 def check(settings: Settings) -> None:
@@ -139,7 +140,7 @@ def check(settings: Settings) -> None:
     EventStore(settings.store, key_file=settings.key_file).close()
 
 
-def from_environment() -> AccessControl:
+def from_environment() -> AccessControl | TracedApplication:
     """What a worker process serves: the settings are in its environment."""
     from komd.serve.server_process import log_to_stderr, settle
 

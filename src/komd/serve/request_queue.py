@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from komd.errors import KomdError
-from komd.serve import request_context
+from komd.serve import request_context, tracing
 from komd.serve.fair_jobs import FairJobs
 from komd.serve.prometheus import ServiceMetrics
 from komd.serve.request_context import DeadlineExceeded, RequestContext
@@ -72,7 +72,8 @@ class _QueuedRequest:
     loop: asyncio.AbstractEventLoop
     context: RequestContext
     since: float
-    started: bool = False
+    began: float | None = None
+    """When its work began; None while it waits."""
 
 
 class _InThread(threading.local):
@@ -127,8 +128,11 @@ class RequestQueue:
             return await answer
         finally:
             self._count(-1)
-            if not job.started:
+            if job.began is None:
                 self._jobs.discard(job)
+            else:
+                tracing.part("wait", job.since, job.began)
+                tracing.part("work", job.began, time.monotonic())
             if timer is not None:
                 timer.cancel()
             if gone is not None:
@@ -183,9 +187,8 @@ class RequestQueue:
         job = self._jobs.take()
         if job is None or job.answer.done():  # displaced, cancelled, or waited beyond its deadline
             return True
-        job.started = True
+        job.began = start = time.monotonic()
         request_context.enter(job.context)
-        start = time.monotonic()
         self._wait.observe(start - job.since)
         result, error = None, None
         try:

@@ -1,0 +1,263 @@
+"""Requests to a service and their answers, over connections that are kept.
+
+Every method is one operation of the API, with its fields as arguments; one that is left out is not sent, so that the
+service's own default holds. Requests that change nothing, or may be sent twice, are tried again.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, cast
+from urllib.parse import quote, urlencode, urlsplit
+
+from komd.client import answers
+from komd.errors import InputError, KomdError
+
+__all__ = ["Client", "ServiceError"]
+
+_BUSY = (429, 503)  # statuses after which a request is worth another try
+_PAUSE = 0.2  # seconds before the second try, unless the service says otherwise; then twice as long each time
+_LONGEST_PAUSE = 10.0
+_AT_ONCE = (ConnectionError, http.client.BadStatusLine)  # of a kept connection that the service has closed
+
+
+class ServiceError(KomdError):
+    """The service refused a request, or could not be reached."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        """The status code of the answer; None if there was none."""
+
+
+class Client:
+    """A client of one service, for any number of threads.
+
+    Parameters
+    ----------
+    address
+        As "https://recs.example" or "http://127.0.0.1:8000".
+    token
+        Sent with every request, if the service asks for one.
+    timeout
+        Seconds to wait for a connection, and for each part of an answer.
+    retries
+        How often a request is tried again if the service is busy (429, 503) or cannot be reached.
+    """
+
+    def __init__(self, address: str, *, token: str | None = None, timeout: float = 10.0, retries: int = 2) -> None:
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+            raise InputError(f"an address is like https://recs.example, got {address!r}")
+        self._parts = parts
+        self._timeout = timeout
+        self._retries = retries
+        self._headers = {"accept": "application/json"}
+        if token is not None:
+            self._headers["authorization"] = f"Bearer {token}"
+        self._context = ssl.create_default_context() if parts.scheme == "https" else None
+        self._local = threading.local()
+        self._open: set[http.client.HTTPConnection] = set()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, frames: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        for connection in list(self._open):
+            connection.close()
+        self._open.clear()
+
+    # ---- recommending -----------------------------------------------------------------------------------------
+
+    def recommend(
+        self,
+        user_id: str | int | None = None,
+        *,
+        history: Sequence[str | int | Mapping[str, Any]] | None = None,
+        dislikes: Sequence[str | int] | None = None,
+        at: str | int | None = None,
+        n: int | None = None,
+        exclude_seen: bool | None = None,
+        exclude_low_rated: bool | None = None,
+        items: Sequence[str | int] | None = None,
+        exclude: Sequence[str | int] | None = None,
+        max_popularity: int | None = None,
+        explain: bool | None = None,
+        reasons: int | None = None,
+    ) -> answers.RecommendationsJson:
+        """The best items for a user id or for a history."""
+        body = _given(locals())
+        return cast(answers.RecommendationsJson, self._ask("POST", "/v1/recommend", body))
+
+    def recommend_batch(self, requests: Sequence[Mapping[str, Any]]) -> answers.BatchAnswerJson:
+        """Several lists at once; each request is as the arguments of `recommend`."""
+        body = {"requests": [dict(each) for each in requests]}
+        return cast(answers.BatchAnswerJson, self._ask("POST", "/v1/recommend/batch", body))
+
+    # ---- users ------------------------------------------------------------------------------------------------
+
+    def post_events(self, events: Sequence[Mapping[str, Any]]) -> answers.EventsKeptJson:
+        """Store what users did. When this returns, it is on the disk of the service."""
+        return cast(
+            answers.EventsKeptJson, self._ask("POST", "/v1/events", {"events": [dict(each) for each in events]})
+        )
+
+    def user(self, user_id: str | int) -> answers.PersonJson:
+        """Everything that is known of a user."""
+        return cast(answers.PersonJson, self._ask("GET", f"/v1/users/{_part(user_id)}"))
+
+    def users(self, prefix: str = "", n: int | None = None) -> answers.PeopleJson:
+        """Ids of users with this prefix."""
+        return cast(answers.PeopleJson, self._ask("GET", "/v1/users", query={"prefix": prefix, "n": n}))
+
+    def forget_user(self, user_id: str | int) -> answers.ForgottenJson:
+        """Forget a user."""
+        return cast(answers.ForgottenJson, self._ask("DELETE", f"/v1/users/{_part(user_id)}"))
+
+    # ---- items ------------------------------------------------------------------------------------------------
+
+    def search(self, q: str = "", n: int | None = None) -> answers.ItemsJson:
+        """Items by name; without `q` the most popular ones."""
+        return cast(answers.ItemsJson, self._ask("GET", "/v1/items", query={"q": q, "n": n}))
+
+    def item(self, item_id: str | int) -> answers.ItemJson:
+        """One item."""
+        return cast(answers.ItemJson, self._ask("GET", f"/v1/items/{_part(item_id)}"))
+
+    def similar(self, item_id: str | int, n: int | None = None) -> answers.SimilarItemsJson:
+        """Items that are similar to one."""
+        return cast(answers.SimilarItemsJson, self._ask("GET", f"/v1/items/{_part(item_id)}/similar", query={"n": n}))
+
+    def popularity(self) -> answers.CurveJson:
+        """The long tail of the catalogue, as a curve."""
+        return cast(answers.CurveJson, self._ask("GET", "/v1/popularity"))
+
+    # ---- the service itself -----------------------------------------------------------------------------------
+
+    def model(self) -> answers.ModelJson:
+        """The model in use."""
+        return cast(answers.ModelJson, self._ask("GET", "/v1/model"))
+
+    def reload(self) -> answers.ModelJson:
+        """Load the model that is in the service's folder now."""
+        return cast(answers.ModelJson, self._ask("POST", "/v1/model/reload"))
+
+    def learning(self) -> answers.LearningJson:
+        """How far the model in use has learned what is stored."""
+        return cast(answers.LearningJson, self._ask("GET", "/v1/learning"))
+
+    def health(self) -> answers.HealthJson:
+        """Whether the process is alive."""
+        return cast(answers.HealthJson, self._ask("GET", "/v1/health"))
+
+    def ready(self) -> answers.HealthJson:
+        """Whether requests can be answered; ServiceError if not."""
+        return cast(answers.HealthJson, self._ask("GET", "/v1/ready"))
+
+    def metrics(self) -> str:
+        """Counters, in the text format of Prometheus."""
+        return str(self._ask("GET", "/v1/metrics"))
+
+    # ---- HTTP -------------------------------------------------------------------------------------------------
+
+    def _ask(self, method: str, path: str, body: object = None, query: Mapping[str, object] | None = None) -> Any:
+        """The answer to one request; tried again where that helps. All operations may be sent twice."""
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        target = self._parts.path.rstrip("/") + path + (f"?{urlencode(given)}" if given else "")
+        sent = None if body is None else json.dumps(body).encode()
+        for attempt in range(self._retries + 1):
+            try:
+                status, headers, content = self._exchange(method, target, sent)
+            except (OSError, http.client.HTTPException) as error:
+                if attempt == self._retries:
+                    raise ServiceError(f"the service at {self._parts.netloc} cannot be reached: {error}") from error
+                time.sleep(_pause(attempt, None))
+                continue
+            if status not in _BUSY or attempt == self._retries:
+                return _answer(status, headers, content)
+            time.sleep(_pause(attempt, headers.get("retry-after")))
+        raise AssertionError("unreachable")
+
+    def _exchange(self, method: str, target: str, body: bytes | None) -> tuple[int, http.client.HTTPMessage, bytes]:
+        kept = getattr(self._local, "connection", None) is not None
+        try:
+            return self._exchange_once(method, target, body)
+        except _AT_ONCE:
+            if not kept:
+                raise
+            return self._exchange_once(method, target, body)  # the service had closed the connection meanwhile
+
+    def _exchange_once(
+        self, method: str, target: str, body: bytes | None
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        connection = self._connection()
+        headers = self._headers | ({} if body is None else {"content-type": "application/json"})
+        try:
+            connection.request(method, target, body, headers)
+            answer = connection.getresponse()
+            content = answer.read()
+        except BaseException:
+            self._local.connection = None
+            self._open.discard(connection)
+            connection.close()
+            raise
+        return answer.status, answer.headers, content
+
+    def _connection(self) -> http.client.HTTPConnection:
+        """The connection of this thread."""
+        found: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
+        if found is None:
+            host, port = self._parts.hostname or "", self._parts.port
+            if self._context is not None:
+                found = http.client.HTTPSConnection(host, port, timeout=self._timeout, context=self._context)
+            else:
+                found = http.client.HTTPConnection(host, port, timeout=self._timeout)
+            found.connect()
+            found.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._local.connection = found
+            self._open.add(found)
+        return found
+
+
+def _answer(status: int, headers: http.client.HTTPMessage, content: bytes) -> Any:
+    """The content of an answer; ServiceError, in the service's own words, if it is an error."""
+    is_json = headers.get_content_type() == "application/json"
+    try:
+        found = json.loads(content) if is_json else content.decode("utf-8", "replace")
+    except ValueError:
+        raise ServiceError(f"the service answered {status} with what is not JSON", status) from None
+    if status >= 400:
+        detail = found.get("detail") if isinstance(found, dict) else None
+        raise ServiceError(f"{status}: {detail or http.client.responses.get(status, 'error')}", status)
+    return found
+
+
+def _pause(attempt: int, said: str | None) -> float:
+    """Seconds before the next try: what the service said, or twice as long each time, never the same for all."""
+    if said is not None and said.isdecimal():
+        return min(float(said), _LONGEST_PAUSE)
+    return min(_PAUSE * float(2**attempt), _LONGEST_PAUSE) * random.uniform(0.5, 1.0)
+
+
+def _part(identifier: str | int) -> str:
+    """An id as a part of a path."""
+    return quote(str(identifier), safe="")
+
+
+def _given(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that were given."""
+    return {name: value for name, value in arguments.items() if name != "self" and value is not None}

@@ -1,0 +1,100 @@
+"""Traces of requests by OpenTelemetry: `komd serve --tracing`, with the extra `tracing`.
+
+Where traces are sent, and how many, is said by the variables of OpenTelemetry (OTEL_EXPORTER_OTLP_ENDPOINT,
+OTEL_TRACES_SAMPLER, OTEL_SERVICE_NAME, …). A request is a span named by its method and route, a child of the span that
+the client's `traceparent` header names. Its parts are spans of their own: waiting for a thread, working, the store. No
+span has an id of a user or an item.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from starlette.types import Message, Receive, Scope, Send
+
+from komd.errors import InputError, install
+from komd.serve.access import AccessControl
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+__all__ = ["TracedApplication", "part"]
+
+_HEADERS = ("traceparent", "tracestate")
+_span: ContextVar[Span | None] = ContextVar("komd_span", default=None)
+
+
+def part(name: str, started: float, ended: float) -> None:
+    """A part of the present request, by `time.monotonic`; nothing without tracing."""
+    span = _span.get()
+    if span is not None and span.is_recording():
+        from opentelemetry import trace
+
+        now, clock = time.time_ns(), time.monotonic()
+        begin, end = (now - int(1e9 * (clock - moment)) for moment in (started, ended))
+        tracer = trace.get_tracer("komd")
+        tracer.start_span(name, trace.set_span_in_context(span), start_time=begin).end(end)
+
+
+class TracedApplication:
+    """An application whose requests are traced."""
+
+    def __init__(self, app: AccessControl) -> None:
+        try:
+            from opentelemetry import trace
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.sdk.resources import Resource
+            from opentelemetry.sdk.trace import TracerProvider
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        except ImportError as error:
+            raise InputError(f"tracing needs {error.name}: {install('serve', 'tracing')}") from error
+        self._app = app
+        self.limits, self.reread = app.limits, app.reread
+        resource = Resource.create({"service.name": "komd"}).merge(Resource.create())  # OTEL_SERVICE_NAME comes first
+        self._provider = TracerProvider(resource=resource)
+        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        trace.set_tracer_provider(self._provider)
+        self._tracer = self._provider.get_tracer("komd")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._provider.shutdown()
+            return
+        await self._traced(scope, receive, send)
+
+    async def _traced(self, scope: Scope, receive: Receive, send: Send) -> None:
+        from opentelemetry import trace
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        about: dict[str, Any] = {"http.request.method": scope["method"]}
+        above = TraceContextTextMapPropagator().extract(_carrier(scope))
+        span = self._tracer.start_span(scope["method"], above, kind=trace.SpanKind.SERVER, attributes=about)
+
+        async def send_noted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                span.set_attribute("http.response.status_code", message["status"])
+                if message["status"] >= 500:
+                    span.set_status(trace.StatusCode.ERROR)
+            await send(message)
+
+        token = _span.set(span)
+        try:
+            await self._app(scope, receive, send_noted)
+        finally:
+            _span.reset(token)
+            route = getattr(scope.get("route"), "path", None)
+            if route is not None:
+                span.update_name(f"{scope['method']} {route}")
+                span.set_attribute("http.route", route)
+            span.end()
+
+
+def _carrier(scope: Scope) -> Mapping[str, str]:
+    given = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    return {name: given[name] for name in _HEADERS if name in given}
