@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import TypedDict
 
 __all__ = [
+    "ArmLearningJson",
+    "ArmReportJson",
+    "AvailabilityKeptJson",
     "BatchAnswerJson",
+    "CandidateModelJson",
     "ContributionJson",
     "CurveJson",
+    "EntryEventJson",
     "EntryJson",
+    "EventWithdrawnJson",
     "EventsKeptJson",
     "ForgottenJson",
     "HealthJson",
@@ -21,6 +27,7 @@ __all__ = [
     "PersonJson",
     "RecommendationJson",
     "RecommendationsJson",
+    "ReportJson",
     "SimilarItemsJson",
     "SimilarJson",
     "WhyJson",
@@ -41,6 +48,10 @@ class OtherJson(TypedDict):
 
     items: int
     contribution: float
+    positive_items: int
+    positive: float
+    negative_items: int
+    negative: float
 
 
 class WhyJson(TypedDict):
@@ -61,6 +72,7 @@ class RecommendationJson(TypedDict):
     popularity: int
     popularity_rank: int
     details: dict[str, str]
+    image: str | None
     why: WhyJson | None
 
 
@@ -72,6 +84,8 @@ class RecommendationsJson(TypedDict):
     fallback: bool
     unknown_items: list[str]
     model: str
+    arm: str
+    recommendation_id: str
 
 
 class BatchAnswerJson(TypedDict):
@@ -86,12 +100,34 @@ class EventsKeptJson(TypedDict):
     events: int
     new: int
     unknown_items: list[str]
+    event_ids: list[str]
+    unattributed: int
+
+
+class EventWithdrawnJson(TypedDict):
+    """One event was withdrawn: the pair is what its other events come to, or else what the model knows of it."""
+
+    event_id: str
+    user_id: str
+    item_id: str
+    seq: int
 
 
 class PeopleJson(TypedDict):
     """Ids of users."""
 
     users: list[str]
+
+
+class EntryEventJson(TypedDict):
+    """A posted event of a pair that was not withdrawn."""
+
+    event_id: str
+    kind: str
+    type: str | None
+    weight: float | None
+    time: int
+    at: int
 
 
 class EntryJson(TypedDict):
@@ -105,6 +141,7 @@ class EntryJson(TypedDict):
     at: int | None
     weight: float
     time: int | None
+    events: list[EntryEventJson]
 
 
 class PersonJson(TypedDict):
@@ -133,6 +170,8 @@ class ItemJson(TypedDict):
     popularity: int
     popularity_rank: int
     details: dict[str, str]
+    image: str | None
+    available: bool
 
 
 class ItemsJson(TypedDict):
@@ -149,6 +188,8 @@ class SimilarJson(TypedDict):
     popularity: int
     popularity_rank: int
     details: dict[str, str]
+    image: str | None
+    available: bool
     similarity: float
 
 
@@ -160,11 +201,42 @@ class SimilarItemsJson(TypedDict):
     items: list[SimilarJson]
 
 
+class AvailabilityKeptJson(TypedDict):
+    """What was stored. It is on the disk, and holds for the next list of this worker; others follow in a second."""
+
+    items: int
+    changed: int
+    unknown_items: list[str]
+
+
 class CurveJson(TypedDict):
     """The long tail: the item of rank ranks[k] was chosen by counts[k] users."""
 
     ranks: list[int]
     counts: list[int]
+
+
+class ArmReportJson(TypedDict):
+    """What one arm of one release led to."""
+
+    release: str
+    arm: str
+    lists: int
+    items: int
+    clicked: int
+    clicks: int
+    rate: float | None
+    low: float
+    high: float
+    types: dict[str, int]
+
+
+class ReportJson(TypedDict):
+    """Impressions and what they led to, by release of the model and arm. A click counts on the day of its list."""
+
+    days: int
+    since: str
+    releases: list[ArmReportJson]
 
 
 class ModelJson(TypedDict):
@@ -184,6 +256,17 @@ class ModelJson(TypedDict):
     dislikes_weight: float
 
 
+class ArmLearningJson(TypedDict):
+    """How far the candidate has learned what is stored. The fields are those of Learning."""
+
+    learned_seq: int | None
+    behind: bool
+    learned_at: float | None
+    model: str
+    skipped: int
+    unlearned_seq: int | None
+
+
 class LearningJson(TypedDict):
     """How far the model in use has learned what is stored."""
 
@@ -195,6 +278,18 @@ class LearningJson(TypedDict):
     model: str
     skipped: int
     unlearned_seq: int | None
+    candidate: ArmLearningJson | None
+
+
+class CandidateModelJson(TypedDict):
+    """The model that is tried on a share of the users."""
+
+    state: str
+    model: str | None
+    version: str | None
+    share: float
+    users: int
+    since: float | None
 
 
 class HealthJson(TypedDict):

@@ -8,6 +8,7 @@ span has an id of a user or an item.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -53,8 +54,7 @@ class TracedApplication:
             raise InputError(f"tracing needs {error.name}: {install('serve', 'tracing')}") from error
         self._app = app
         self.limits, self.reread = app.limits, app.reread
-        resource = Resource.create({"service.name": "komd"}).merge(Resource.create())  # OTEL_SERVICE_NAME comes first
-        self._provider = TracerProvider(resource=resource)
+        self._provider = TracerProvider(resource=Resource.create(_named()))
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         trace.set_tracer_provider(self._provider)
         self._tracer = self._provider.get_tracer("komd")
@@ -93,6 +93,12 @@ class TracedApplication:
                 span.update_name(f"{scope['method']} {route}")
                 span.set_attribute("http.route", route)
             span.end()
+
+
+def _named() -> dict[str, str]:
+    """The name of the service, unless the variables of OpenTelemetry give one."""
+    given = "OTEL_SERVICE_NAME" in os.environ or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    return {} if given else {"service.name": "komd"}
 
 
 def _carrier(scope: Scope) -> Mapping[str, str]:
