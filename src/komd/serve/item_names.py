@@ -92,7 +92,7 @@ class ItemNames:
 def _addresses(column: pa.Array) -> pa.Array:
     """The addresses of the web in a column, null for everything else."""
     texts = pc.utf8_trim_whitespace(column)
-    fits = pc.match_substring_regex(texts, rf"^(?i:https?)://[^\s/?#@]+([/?#]\S*)?$")
+    fits = pc.match_substring_regex(texts, r"^(?i:https?)://[^\s/?#@]+([/?#]\S*)?$")
     fits = pc.and_(fits, pc.less_equal(pc.utf8_length(texts), _ADDRESS))
     return pc.if_else(pc.fill_null(fits, False), texts, pa.scalar(None, pa.string()))
 
