@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -42,3 +43,14 @@ def pick(page, words, expected=None):
 
 def names(page):
     return page.locator("#cards h3").evaluate_all("all => all.map(h => h.firstChild.textContent)")
+
+
+def barriers(page):
+    """What axe finds to be in the way of people with disabilities."""
+    axe = pytest.importorskip("axe_playwright_python.base")
+    page.evaluate(next(Path(axe.__file__).parent.glob("axe.min.js")).read_text())
+    return [
+        (one["id"], one["impact"], [node["html"][:120] for node in one["nodes"][:3]])
+        for one in page.evaluate("() => axe.run(document)")["violations"]
+        if one["impact"] in ("serious", "critical", "moderate")
+    ]

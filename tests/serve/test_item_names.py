@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from komd.data.ids import Ids
 from komd.errors import InputError
-from komd.serve.item_names import read_names
+from komd.serve.item_names import ItemNames, read_names
 
 
 def test_tables_of_names(tmp_path):
@@ -46,3 +47,45 @@ def test_names_of_other_items(settings, serving, tmp_path):
     file.write_text("id,name\nnot-of-this-model,x\n")
     with pytest.raises(InputError, match="names none of the model's 90 items"):
         serving(replace(settings, items=file))
+
+
+def test_images_are_addresses_of_the_web(tmp_path):
+    """The column is not among the further ones; what is no such address is ignored, and none is shortened."""
+    given = {
+        "a": "https://img.example/a.png?x=1#y",
+        "b": " HTTP://img.example ",
+        "c": "javascript:alert(1)",
+        "d": "data:image/png;base64,AA",
+        "e": "//img.example/e.png",
+        "f": "https://img.example/two words.png",
+        "g": "https://user@img.example/g.png",
+        "h": "https://img.example/" + "h" * 1980,
+        "i": "https://img.example/" + "i" * 1981,
+        "j": "",
+    }
+    lines = [f"{item}\tname of {item}\t{address}\t1999" for item, address in given.items()]
+    (tmp_path / "n.tsv").write_text("\n".join(["id\tname\tcover\tyear", *lines]) + "\n")
+    items = Ids(pa.array([*given, "unknown"]))
+    names = ItemNames.of(items, read_names(tmp_path / "n.tsv", "cover"))
+    found = [names.image(number) for number in range(len(items))]
+    assert found == [given["a"], "HTTP://img.example", *[None] * 5, given["h"], None, None, None]
+    assert names.details(0) == {"year": "1999"}
+    plain = ItemNames.of(items, read_names(tmp_path / "n.tsv"))
+    assert plain.image(0) is None and plain.details(0) == {"cover": given["a"], "year": "1999"}
+
+
+@pytest.mark.parametrize("column", ["covers", "id", "name", ""])
+def test_a_column_of_images_that_is_none(tmp_path, column):
+    (tmp_path / "n.csv").write_text("id,name,cover,year\n1,x,y,z\n")
+    with pytest.raises(InputError, match=rf"images: n.csv has no further column '{column}'; .*: cover, year"):
+        read_names(tmp_path / "n.csv", column)
+
+
+def test_names_with_nothing_to_see(tmp_path):
+    file = tmp_path / "n.parquet"
+    import pyarrow.parquet as pq
+
+    blank = ["", " \t\u3000", "\u200b\u2060\ufeff", "\n", None]
+    pq.write_table(pa.table({"id": ["a", "b", "c", "d", "e", "f"], "name": [*blank, "\u200bx"]}), file)
+    names = ItemNames.of(Ids(pa.array(["a", "b", "c", "d", "e", "f"])), read_names(file))
+    assert names.names.to_pylist() == ["a", "b", "c", "d", "e", "\u200bx"] and names.known == 1

@@ -12,7 +12,7 @@ import pytest
 
 from komd.serve.serve_settings import Settings
 
-from .browsing import BROWSER, holds, names
+from .browsing import BROWSER, barriers, holds, names
 from .conftest import Command, Running
 
 pytestmark = BROWSER
@@ -163,13 +163,27 @@ def test_a_proxy_answers_in_html(page, service):
     assert page.evaluate("document.activeElement.id") == "recommendations"  # the focus does not fall off the page
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_while_the_service_is_gone(page, service, scheme):
+    page.emulate_media(color_scheme=scheme)
+    page.goto(service.address)
+    page.locator("#cards li").first.wait_for()
+    page.locator("#suggestions button").first.click()
+    page.locator("#cards .why").first.wait_for()
+    page.route("**/v1/**", lambda route: route.abort())
+    page.locator("#cards .main").first.click()
+    page.locator("#outdated-note").wait_for()
+    assert page.locator("#banner").is_visible() and barriers(page) == []
+
+
 WAITS = """async () => {
   const { retried } = await import('/static/retry.js');
   const waits = [];
   const usual = window.setTimeout;
   window.setTimeout = (work, wait) => { waits.push(wait); return usual(work, 0); };
   let left = 12;
-  const work = async () => { if (left-- > 0) throw Object.assign(new Error('gone.'), { passing: true, wait: 0 }); return 'here'; };
+  const gone = Object.assign(new Error('gone.'), { passing: true, wait: 0 });
+  const work = async () => { if (left-- > 0) throw gone; return 'here'; };
   const told = [];
   const found = await retried(work, { signal: new AbortController().signal, trouble: (words) => told.push(words) });
   window.setTimeout = usual;

@@ -5,8 +5,9 @@ import { drawCards } from "./cards.js";
 import { ask, id } from "./client.js";
 import { combobox } from "./combobox.js";
 import { find, make, whole } from "./dom.js";
-import { image, name, summary } from "./item_parts.js";
+import { USED, counted, drawHistory, newestFirst, request } from "./history.js";
 import { itemDialog } from "./item_dialog.js";
+import { image, name, summary } from "./item_parts.js";
 import { REASONS } from "./reasons.js";
 import { retried } from "./retry.js";
 import { above, describe, drawTail, limitAt } from "./tail.js";
@@ -14,7 +15,6 @@ import { themed } from "./theme.js";
 
 const STEP = 10; // recommendations at first, and how many "Show more" adds
 const MOST = 50; // the longest list with reasons
-const USED = 2000; // items of a history, and of dislikes, that a request may have
 const HUES = 8;
 const SLOW = 400; // milliseconds after which the page says that it waits for an answer
 const AT_ONCE = 6; // requests for the names of items at the same time
@@ -26,7 +26,8 @@ const state = {
   length: STEP, limit: null,
   answer: null, best: null, curve: null, cleared: null, hues: new Map(),
 };
-let turn = new AbortController();
+let turn = new AbortController(); // of the question for the list
+let loading = new AbortController(); // of the question for a known user
 
 const hueOf = (item) => state.hues.get(item) ?? "rest";
 
@@ -38,8 +39,9 @@ function remember() {
 
 function setHistory(items, whose = null, dislikes = state.dislikes) {
   Object.assign(state, { history: items, dislikes, whose, best: null, cleared: null });
+  loading.abort();
   remember();
-  drawHistory();
+  drawPanel();
   return refresh();
 }
 
@@ -62,6 +64,8 @@ function add(item) {
   say(`Added ${item.name}.`);
   setHistory([item, ...state.history], state.whose, without(state.dislikes, item));
 }
+
+const drawPanel = () => drawHistory(state, { hueOf, remove, undo });
 
 const without = (items, item) => items.filter((one) => one.item_id !== item.item_id);
 
@@ -96,7 +100,7 @@ function clearAll() {
   state.length = STEP;
   setHistory([], null, []);
   state.cleared = { history, dislikes, whose, length };
-  drawHistory();
+  drawPanel();
   find("undo-clear").focus({ preventScroll: true });
 }
 
@@ -121,44 +125,10 @@ function say(words) {
   spoken = setTimeout(() => { find("spoken").textContent = words; }, 50);
 }
 
-const counted = (number) => `${whole(number)} item${number === 1 ? "" : "s"}`;
-
-function drawHistory() {
-  const { history, dislikes, cleared, whose } = state;
-  find("history").replaceChildren(...history.map((item) =>
-    make("li", { "data-id": item.item_id },
-      make("span", { class: "dot", "data-hue": hueOf(item.item_id), "aria-hidden": "true" }),
-      image(item),
-      name(item.name),
-      make("button", { class: "quiet", type: "button", "aria-label": `Remove ${item.name}`, onclick: () => remove(item) }, "✕"),
-    )));
-  const from = whose ? [", from ", make("bdi", {}, whose)] : [];
-  find("history-note").replaceChildren(...(history.length ? [counted(history.length), ...from] : []));
-  const longest = Math.max(history.length, dislikes.length);
-  find("used-note").textContent = longest > USED
-    ? `The service uses at most ${whole(USED)} items: the newest ${whole(USED)} of ${whole(longest)} are used.` : "";
-  find("disliked").replaceChildren(...dislikes.map((item) =>
-    make("li", {},
-      name(item.name),
-      make("button", { class: "quiet", type: "button", "aria-label": `Undo: ${item.name}`, onclick: () => undo(item) }, "Undo"),
-    )));
-  find("disliked-part").hidden = dislikes.length === 0;
-  find("clear").hidden = history.length + dislikes.length === 0;
-  find("cleared").hidden = cleared === null;
-  if (cleared) find("cleared-note").textContent = `${counted(cleared.history.length + cleared.dislikes.length)} cleared.`;
-  find("start").hidden = history.length > 0;
-}
-
-// An item that was copied from a known user keeps its weight and its time; one that was picked here is of now.
-function sent({ item_id, weight = 1, time = null }) {
-  return weight === 1 && time === null ? item_id : { item_id, weight, time };
-}
-
 // The answer, and the best score that any item gets for this history: a limit of popularity does not change what is a
 // strong match.
 async function asked(signal) {
-  const body = { history: state.history.slice(0, USED).map(sent), n: state.length, explain: true, reasons: REASONS };
-  if (state.dislikes.length) body.dislikes = state.dislikes.slice(0, USED).map((item) => item.item_id);
+  const body = { ...request(state), n: state.length, explain: true, reasons: REASONS };
   const limited = state.limit === null ? body : { ...body, max_popularity: state.limit };
   const started = performance.now();
   const [answer, first] = await Promise.all([
@@ -189,7 +159,6 @@ async function refresh() {
     find("list-note").textContent = error.message;
   } finally {
     clearTimeout(slow);
-    if (turn.signal === signal) find("more").disabled = false;
   }
 }
 
@@ -232,12 +201,9 @@ function drawPlot() {
     : `Only items that at most ${whole(state.limit)} ${state.limit === 1 ? "user" : "users"} chose: the ${whole(hidden)} most popular are left out.`;
 }
 
-const newestFirst = (items) => items.map((item, k) => [item, k])
-  .sort(([a, i], [b, j]) => (b.at ?? 0) - (a.at ?? 0) || (b.time ?? 0) - (a.time ?? 0) || j - i).map(([item]) => item);
-
 async function showUser(user) {
-  turn.abort();
-  const { signal } = (turn = new AbortController());
+  loading.abort();
+  const { signal } = (loading = new AbortController());
   try {
     const found = await retried(() => ask(`/v1/users/${id(user)}`, { signal }), { signal, trouble: tell });
     const known = newestFirst(found.items.filter((item) => item.in_model));
