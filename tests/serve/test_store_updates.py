@@ -72,7 +72,7 @@ def twin(base, rows, forgotten, *, valued):
     return data_of(pairs, valued=valued)
 
 
-USERS, ITEMS = st.sampled_from("abcde"), st.sampled_from("uvwxyz")
+USERS, ITEMS = st.sampled_from("abc"), st.sampled_from("uvwx")
 BASE = st.dictionaries(
     st.tuples(USERS, ITEMS),
     st.tuples(
@@ -85,10 +85,10 @@ EVENT = st.builds(
     USERS,
     ITEMS,
     st.sampled_from(["chosen", "chosen", "disliked", "withdrawn"]),
-    st.none() | st.sampled_from([0.25, 2.0]),
+    st.sampled_from([None, None, 0.25, 2.0]),
     st.integers(0, 9),
     st.none() | st.sampled_from(["view", "purchase"]),
-    st.none() | st.sampled_from([0.25, 0.75, 2.0, 4.0]),
+    st.sampled_from([None, 0.25, 0.75, 4.0]),
     st.none(),
     st.none(),
 )
@@ -246,3 +246,39 @@ def test_a_store_without_weights_or_choices(events):
         stored_interactions(events)
     events.add([NewEvent("ana", "i7")]).result(20)
     assert stored_interactions(events).weights is None
+
+
+# ---- single events ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [CHOSEN, DISLIKED, SEEN, None])
+@pytest.mark.parametrize("posted", ["chosen", "disliked", "withdrawn"])
+def test_a_pair_without_events_is_what_the_base_knows(events, kind, posted):
+    """Whatever was posted of it and learned, also if nobody else had the item meanwhile."""
+    base = {("a", "u"): (CHOSEN, 3.0, 7), ("a", "v"): (CHOSEN, 1.0, 8), ("b", "v"): (CHOSEN, 2.0, 9)}
+    base |= {("b", "w"): (CHOSEN, 1.0, 9)}
+    if kind is not None:
+        base["b", "u"] = (kind, 2.0, 5)
+    data = data_of(base, valued=True)
+    model = komd.CFKOMD(weighting="linear").fit(data)
+    before, follower = model.view(), StoreFollower(events, model.catalogue)
+    said = [NewEvent("b", "u", posted, None, 6), NewEvent("a", "u", "withdrawn")]
+    events.add(said).result(20)
+    follow(follower, model)
+    if posted == "chosen":
+        assert ("b", "u") in {(e.user, e.item) for e in events.changes(0).events if e.kind == "chosen"}
+    for event in said:
+        events.withdraw(events.event_id(event)).result(20)
+        follow(follower, model)
+    assert_same(model, before)
+
+
+def test_a_least_weight_raises_what_the_base_knows(events):
+    base = {("a", "u"): (CHOSEN, 3.0, 7), ("a", "v"): (CHOSEN, 0.5, 8), ("b", "v"): (CHOSEN, 2.0, 9)}
+    model = komd.CFKOMD(weighting="linear").fit(data_of(base, valued=True))
+    views = [NewEvent(*pair, "chosen", None, 0, "view", 1.0) for pair in (("a", "u"), ("a", "v"), ("b", "u"))]
+    events.add(views).result(20)
+    follower = StoreFollower(events, model.catalogue)
+    follow(follower, model)
+    raised = base | {("a", "v"): (CHOSEN, 1.0, 8), ("b", "u"): (CHOSEN, 1.0, 0)}
+    assert_same(model, model.clone().fit(data_of(raised, valued=True)))
