@@ -34,6 +34,8 @@ def collector():
                 )
                 spans.extend(span for scope in resource.scope_spans for span in scope.spans)
             self.send_response(200)
+            self.send_header("content-type", "application/x-protobuf")
+            self.send_header("content-length", "0")
             self.end_headers()
 
         def log_message(self, *_):

@@ -215,7 +215,6 @@ class ModelSnapshot:
 
     def _ranked(self, user: Histories, exclude_seen: bool, candidates: NDArray[np.int32], depth: int) -> RankedItems:
         """The best of these candidates for one user."""
-        request_context.current().check()
         request = RankingRequest(depth, candidates, exclude_seen)
         block = next(iter(self.model.ranked_blocks(user, request, threads=1)))
         return block.items[0, : block.counts[0]], block.scores[0, : block.counts[0]]

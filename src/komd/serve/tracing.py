@@ -20,24 +20,24 @@ from komd.errors import InputError, install
 from komd.serve.access import AccessControl
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Span
+    from opentelemetry.trace import Span, Tracer
 
 __all__ = ["TracedApplication", "part"]
 
 _HEADERS = ("traceparent", "tracestate")
-_span: ContextVar[Span | None] = ContextVar("komd_span", default=None)
+_traced: ContextVar[tuple[Tracer, Span] | None] = ContextVar("komd_span", default=None)
 
 
 def part(name: str, started: float, ended: float) -> None:
     """A part of the present request, by `time.monotonic`; nothing without tracing."""
-    span = _span.get()
-    if span is not None and span.is_recording():
-        from opentelemetry import trace
+    traced = _traced.get()
+    if traced is not None and traced[1].is_recording():
+        from opentelemetry.trace import set_span_in_context
 
+        tracer, span = traced
         now, clock = time.time_ns(), time.monotonic()
         begin, end = (now - int(1e9 * (clock - moment)) for moment in (started, ended))
-        tracer = trace.get_tracer("komd")
-        tracer.start_span(name, trace.set_span_in_context(span), start_time=begin).end(end)
+        tracer.start_span(name, set_span_in_context(span), start_time=begin).end(end)
 
 
 class TracedApplication:
@@ -45,7 +45,6 @@ class TracedApplication:
 
     def __init__(self, app: AccessControl) -> None:
         try:
-            from opentelemetry import trace
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.resources import Resource
             from opentelemetry.sdk.trace import TracerProvider
@@ -56,7 +55,7 @@ class TracedApplication:
         self.limits, self.reread = app.limits, app.reread
         self._provider = TracerProvider(resource=Resource.create(_named()))
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-        trace.set_tracer_provider(self._provider)
+        # It is not made the provider of all: FastAPI would add spans of its own, with addresses that have ids.
         self._tracer = self._provider.get_tracer("komd")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,11 +82,11 @@ class TracedApplication:
                     span.set_status(trace.StatusCode.ERROR)
             await send(message)
 
-        token = _span.set(span)
+        token = _traced.set((self._tracer, span))
         try:
             await self._app(scope, receive, send_noted)
         finally:
-            _span.reset(token)
+            _traced.reset(token)
             route = getattr(scope.get("route"), "path", None)
             if route is not None:
                 span.update_name(f"{scope['method']} {route}")
