@@ -3,7 +3,9 @@
     connections.py      disconnects clients that send or read too slowly, before anything is parsed
     access.py           who may ask, how much may be sent, headers of every response
     api.py              the addresses under /v1             schemas.py        requests and responses as types
-    request_queue.py    the threads that do the work, each with a bounded queue
+    request_queue.py    the threads that do the work, each with a bounded queue     fair_jobs.py      who is next
+    request_cost.py     how much work a request is          request_context.py    who asks, and until when
+    large_bodies.py     large bodies are read in a thread   json_output.py    answers, long ones in parts
     service.py          a user's history = the model's + the store's, unless forgotten
     hot_reload.py       the model in use, and how another replaces it
     model_snapshot.py   one model with its names: lists, reasons, similar items       name_search.py    items by name
