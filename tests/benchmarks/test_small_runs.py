@@ -125,6 +125,20 @@ def test_requests_and_search_of_the_service(plays, tmp_path):
     assert serve.search(names=300, queries=5)["names"] == 300
 
 
+def test_the_largest_requests_are_allowed_ones():
+    """All but the batches, which may be refused for their work, are questions that the service takes."""
+    fairness = pytest.importorskip("benchmarks.serve.fairness")
+    schemas = pytest.importorskip("komd.serve.schemas")
+    for path, body in fairness.greedy_bodies([f"i{k}" for k in range(4000)]):
+        assert len(json.dumps(body)) < schemas.LIMITS.body
+        (schemas.Batch if path.endswith("batch") else schemas.Ask).model_validate(body)
+    one = {"p50": 1.0, "p99": 2.0}
+    found = {"quietest": one, "median": one, "failed": 0}
+    measured = {"machine": "any", "data": "small", "rate": 1, "turns": 1, "seconds": 1, "clients": 8, "raised": ""}
+    text = fairness.section(measured | {"with": found, "without": found, "ratio": 1.0, "answers": {"200": 3, "504": 1}})
+    assert "3 times 200, 1 times 504" in text and "1.0 times as long" in text
+
+
 def test_steps_and_items_without_weight(plays, monkeypatch):
     """The problem that is counted is the model's own."""
     monkeypatch.setattr(solver_steps, "EVERY", 1)

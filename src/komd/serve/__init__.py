@@ -5,7 +5,9 @@
     token_file.py       tokens, replaced while in use       roles.py          which role a request takes
     forwarded.py        the client behind a proxy           rate_limits.py    requests a second, over all workers
     api.py              the addresses under /v1             schemas.py        requests and responses as types
-    request_queue.py    the threads that do the work, each with a bounded queue
+    request_queue.py    the threads that do the work, each with a bounded queue     fair_jobs.py      who is next
+    request_cost.py     how much work a request is          request_context.py    who asks, and until when
+    large_bodies.py     large bodies are read in a thread   json_output.py    answers, long ones in parts
     service.py          a user's history = the model's + the store's, unless forgotten
     hot_reload.py       the model in use, and how another replaces it               model_size.py     unless it shrank
     model_arms.py       two models side by side: which of them serves a user        experiment_state.py   decisions

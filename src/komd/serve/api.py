@@ -97,7 +97,7 @@ async def _by_deadline(written: Future[Result], words: str) -> Result:
             return await asyncio.shield(asyncio.wrap_future(written))
     except TimeoutError:
         if written.done():
-            raise
+            return written.result()
         raise DeadlineExceeded(words) from None
 
 

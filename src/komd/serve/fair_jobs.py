@@ -1,9 +1,13 @@
 """The requests that wait for a thread, in a fair order: the next one is of the client that has used least time.
 
-Start-time fair queueing. Every client has a virtual time, which grows by the seconds that its requests took. The
-request of the client with the smallest one is next. A client that was away continues at the virtual time of the request
-that was taken last: it has no claim for the time in which it asked nothing, and owes nothing for time that nobody else
-wanted. Requests of one client keep their order.
+Weighted fair queueing with equal weights. Every client has a virtual time, which grows by the seconds that its requests
+took; the request of the client with the smallest one is next. The virtual time of the queue grows by every client's
+share of these seconds, and a client that was away continues there: it has no claim for the time in which it asked
+nothing. When nobody waits, all is forgotten: nobody owes time that nobody else wanted.
+
+A client that comes without having used more than its share is new: every second job is that of a new client, if there
+is one. So small requests that come seldom wait for a job or two, and a stream of new clients cannot keep an old one
+waiting for ever. Requests of one client keep their order.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ Job = TypeVar("Job", bound=_Waits)
 class _Client(Generic[Job]):
     order: int
     time: float
+    new: bool = True
     jobs: deque[Job] = field(default_factory=deque)
 
 
@@ -41,7 +46,8 @@ class FairJobs(Generic[Job]):
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._clients: dict[str, _Client[Job]] = {}
-        self._now = 0.0  # virtual time: that of the job that was taken last
+        self._now = 0.0  # virtual time of the queue
+        self._new_last = False  # whether the last job was that of a new client
         self._numbers = itertools.count()
 
     def add(self, job: Job) -> None:
@@ -50,8 +56,8 @@ class FairJobs(Generic[Job]):
             client = self._clients.get(job.client)
             if client is None:
                 client = self._clients[job.client] = _Client(next(self._numbers), self._now)
-            elif not client.jobs:
-                client.time = max(client.time, self._now)
+            elif not client.jobs and client.time <= self._now:
+                client.time, client.new = self._now, True
             client.jobs.append(job)
 
     def take(self) -> Job | None:
@@ -60,8 +66,10 @@ class FairJobs(Generic[Job]):
             waiting = [client for client in self._clients.values() if client.jobs]
             if not waiting:
                 return None
-            client = waiting[0] if len(waiting) == 1 else min(waiting, key=lambda one: (one.time, one.order))
-            self._now = client.time
+            new = [] if self._new_last else [client for client in waiting if client.new]
+            client = min(new or waiting, key=lambda one: (one.time, one.order))
+            self._new_last, client.new = bool(new), False
+            self._now = max(self._now, client.time)
             return client.jobs.popleft()
 
     def charge(self, name: str, seconds: float) -> None:
@@ -70,9 +78,12 @@ class FairJobs(Generic[Job]):
             client = self._clients.get(name)
             if client is not None:
                 client.time += seconds
-            if not any(one.jobs for one in self._clients.values()):
+            waiting = sum(bool(one.jobs) for one in self._clients.values())
+            if not waiting:
                 self._clients.clear()
-            elif len(self._clients) > _REMEMBERED:
+                return
+            self._now += seconds / (waiting + (client is not None and not client.jobs))
+            if len(self._clients) > _REMEMBERED:
                 self._clients = {key: one for key, one in self._clients.items() if one.jobs or one.time > self._now}
 
     def discard(self, job: Job) -> None:
