@@ -16,7 +16,10 @@ from benchmarks import (
     limits,
     measure,
     movielens,
+    name_queries,
+    name_search,
     page_filter,
+    page_search,
     page_updates,
     page_weighted,
     solver_steps,
@@ -144,3 +147,14 @@ def test_updates(plays, monkeypatch):
     found["large"] = updates.large(2000)
     text = page_updates.section(json.loads(json.dumps(found)))
     assert "equal the refit, array by array: yes" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("contender", ["ours", "fts5", "rapidfuzz"])
+def test_search_by_name(contender):
+    pytest.importorskip("rapidfuzz")
+    names = name_search.generated(300)
+    found = name_search.compare(names, half=1, each=6, chosen=[contender])
+    figures = found["figures"][contender]
+    assert set(figures["quality"]) == set(name_queries.KINDS) == set(page_search.KINDS)
+    assert figures["quality"]["exact"] == figures["quality"]["joined"] == [1, 1]
+    assert figures["bytes"] > 300 * 4 and figures["queries"] == 6 * len(name_queries.KINDS)

@@ -7,6 +7,7 @@
     service.py          a user's history = the model's + the store's, unless forgotten
     hot_reload.py       the model in use, and how another replaces it
     model_snapshot.py   one model with its names: lists, reasons, similar items       name_search.py    items by name
+    name_words.py       the words of names: found by prefix and by edit distance
     event_store.py      live histories                      event_databases.py    SQLite or PostgreSQL
     event_tables.py     what the store's tables hold        event_erasure.py      forgotten ids leave the files
 
