@@ -13,7 +13,7 @@ list of items whose names contain it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -73,6 +73,7 @@ class _Postings:
     def edited(self, word: str) -> SimilarWords:
         """The words that begin with this one but for a typo, or two in a long word."""
         allowed = 0 if len(word) < 3 else 1 if len(word) < 7 else 2
+        allowed = min(allowed, len(set(word)) - 1)  # masks of letters exclude no word for "xxxxxxx" and two typos
         return self.vocabulary.similar(word, allowed) if allowed else self.typed(word)
 
     def size(self, words: SimilarWords) -> int:
@@ -125,7 +126,7 @@ class NameIndex:
         exact = pc.equal(self._plain.take(pa.array(same.items)), " ".join(words)).to_numpy(zero_copy_only=False)
         best.add(_EXACT, same.take(exact))
         best.add(_JOINED, same.take(~exact))
-        best.add(_TYPED, self._containing([self._words.typed(word) for word in words]))
+        best.add(_TYPED, self._containing(words, self._words.typed))
         if best.count < n:
             for match in self._edited(words):
                 best.add(_EDITED, match)
@@ -141,14 +142,14 @@ class NameIndex:
         joined = "".join(words)
         yield _costing_a_space(self._names.match(self._names.typed(joined)))
         for moved, together in self._moved_spaces(words):
-            match = self._containing([self._words.typed(word) for word in moved])
+            match = self._containing(moved, self._words.typed)
             if together:  # what was split must be neighbours in the name
                 near = pc.match_substring(_joined(self._plain.take(pa.array(match.items))), together)
                 match = match.take(near.to_numpy(zero_copy_only=False))
             yield _costing_a_space(match)
         if len(joined) >= _JOINED_TYPOS:
             yield _costing_a_space(self._names.match(self._names.edited(joined)))
-        yield _costing_a_space(self._containing([self._words.edited(word) for word in words]))
+        yield _costing_a_space(self._containing(words, self._words.edited))
 
     def _moved_spaces(self, words: list[str]) -> Iterator[tuple[list[str], str]]:
         """The query with one space less or more, such that names have these words; and the word that was split."""
@@ -168,20 +169,20 @@ class NameIndex:
                     if tried == _SPLITS:
                         return
 
-    def _containing(self, words: list[SimilarWords]) -> _Match:
+    def _containing(self, words: list[str], similar: Callable[[str], SimilarWords]) -> _Match:
         """The items whose names contain all words, rare words first: they leave few items for the others."""
-        order = sorted(range(len(words)), key=lambda k: self._words.size(words[k]))
-        matches: dict[int, _Match] = {}
+        found = {word: similar(word) for word in words}
+        matches: dict[str, _Match] = {}
         items: NDArray[np.int32] | None = None
-        for k in order:
-            matches[k] = self._words.match(words[k], items)
-            items = matches[k].items
+        for word in sorted(found, key=lambda word: self._words.size(found[word])):
+            matches[word] = self._words.match(found[word], items)
+            items = matches[word].items
         assert items is not None
-        kept = {k: match.take(np.searchsorted(match.items, items)) for k, match in matches.items()}
+        kept = {word: match.take(np.searchsorted(match.items, items)) for word, match in matches.items()}
         beginnings = np.maximum.reduce([match.loose for match in kept.values()])
         cost = np.sum([match.cost for match in kept.values()], axis=0)
         loose = np.where(self._length[items] == len(words), np.maximum(beginnings, len(words) > 1), 2)
-        return _Match(items, cost, loose, kept[0].first)
+        return _Match(items, cost, loose, kept[words[0]].first)
 
 
 class _Best:
