@@ -84,7 +84,14 @@ def test_every_question_has_one_file_that_exists():
         assert sum(file.is_file() for file in there) == 1, f"{question} {files[0]}"
 
 
-@pytest.mark.parametrize("name, writer", [("performance", "benchmarks.page"), ("latency", "benchmarks.serve.__main__")])
+@pytest.mark.parametrize(
+    "name, writer",
+    [
+        ("performance", "benchmarks.page"),
+        ("latency", "benchmarks.serve.__main__"),
+        ("search", "benchmarks.page_search"),
+    ],
+)
 def test_pages_are_as_their_commands_write_them(name, writer):
     """Those that are made of figures kept in the project: nothing is measured."""
     assert importlib.import_module(writer).page() == text_of(ROOT / "docs" / "results" / f"{name}.md")

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 import komd
 from benchmarks.measure import ROOT, machine, movielens
 from benchmarks.serve import fairness, learning
 from benchmarks.serve.load import Service, load
-from komd.serve.name_search import NameIndex
 
 HERE = Path(__file__).parent
 PAGE = ROOT / "docs" / "results" / "latency.md"
@@ -50,8 +48,7 @@ turn (by its 99th percentile) and the median over turns. The echo is the least F
 | --- | --- | --- | --- | --- | --- |
 {rows}
 
-Search among {names:,} generated names: the index takes {index:.1f} s to build, a query {query_p50:.1f} ms (median),
-{query_p99:.0f} ms (99th percentile); half of the queries have a typo.
+Search by name is measured in [search.md](search.md).
 """
 
 SOAK = """
@@ -156,30 +153,7 @@ def latency() -> dict[str, Any]:
             "median": {key: float(np.median([one[key] for one in results])) for key in ("p50", "p99")},
             "failed": int(sum(one["failed"] for one in results)),
         }
-    return found | search()
-
-
-def search(names: int = 400_000, queries: int = 300) -> dict[str, float]:
-    """Items by name: generated words, some of them in most names; queries are beginnings of names, half with a typo."""
-    rng = np.random.default_rng(0)
-    syllables = [a + b for a in "bcdfghjklmnprstvwz" for b in ("a", "e", "i", "o", "u", "an", "el", "or")]
-    words = ["".join(rng.choice(syllables, rng.integers(2, 5))) for _ in range(names // 3)]
-    drawn = rng.zipf(1.2, size=(names, 3)) % len(words)
-    named = pa.array([" ".join(words[k] for k in row) for row in drawn.tolist()])
-    start = time.perf_counter()
-    index = NameIndex(named)
-    made = time.perf_counter() - start
-    taken = []
-    for k in rng.integers(names, size=queries).tolist():
-        name = named[k].as_py()
-        cut = name[: int(rng.integers(2, len(name)))]
-        slip = int(rng.integers(1, len(cut)))
-        query = cut if k % 2 else cut[: slip - 1] + cut[slip:]
-        start = time.perf_counter()
-        index.find(query, 10)
-        taken.append(1e3 * (time.perf_counter() - start))
-    p50, p99 = np.percentile(taken, [50, 99])
-    return {"names": names, "index": made, "query_p50": float(p50), "query_p99": float(p99)}
+    return found
 
 
 # ---- soak ------------------------------------------------------------------------------------------------------

@@ -16,7 +16,10 @@ from benchmarks import (
     limits,
     measure,
     movielens,
+    name_queries,
+    name_search,
     page_filter,
+    page_search,
     page_updates,
     page_weighted,
     solver_steps,
@@ -111,7 +114,7 @@ def test_growth(tmp_path):
     assert found["touched"] > 0 and found["phases"]["work"]["strips"] > 0
 
 
-def test_requests_and_search_of_the_service(plays, tmp_path):
+def test_requests_of_the_service(plays, tmp_path):
     serve = pytest.importorskip("benchmarks.serve.__main__")
     model = komd.CFKOMD().fit(plays)
     files = serve.lines(model, tmp_path, users=50)
@@ -122,7 +125,6 @@ def test_requests_and_search_of_the_service(plays, tmp_path):
         "mixed": 250,
         "reads": 200,
     }
-    assert serve.search(names=300, queries=5)["names"] == 300
 
 
 def test_the_largest_requests_are_allowed_ones():
@@ -158,3 +160,14 @@ def test_updates(plays, monkeypatch):
     found["large"] = updates.large(2000)
     text = page_updates.section(json.loads(json.dumps(found)))
     assert "equal the refit, array by array: yes" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("contender", ["ours", "fts5", "rapidfuzz"])
+def test_search_by_name(contender):
+    pytest.importorskip("rapidfuzz")
+    names = name_search.generated(300)
+    found = name_search.compare(names, half=1, each=6, chosen=[contender])
+    figures = found["figures"][contender]
+    assert set(figures["quality"]) == set(name_queries.KINDS) == set(page_search.KINDS)
+    assert figures["quality"]["exact"] == figures["quality"]["joined"] == [1, 1]
+    assert figures["bytes"] > 300 * 4 and figures["queries"] == 6 * len(name_queries.KINDS)

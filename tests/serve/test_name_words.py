@@ -59,9 +59,12 @@ def test_only_beginnings_of_long_words_are_compared():
     assert vocabulary.similar("a" * 30, 1).complete.tolist() == [False, False]
 
 
-@given(st.text(st.characters(max_codepoint=127), max_size=30))
-@settings(max_examples=200, deadline=None)
-def test_ascii_queries_are_folded_like_names(text):
+LATIN = st.characters(max_codepoint=0x24F) | st.sampled_from("\u0301\u0308ﬁＡ½™K\u2019中א")
+
+
+@given(st.text(LATIN, max_size=30))
+@settings(max_examples=300, deadline=None)
+def test_queries_are_folded_like_names(text):
     assert plain_words(text) == [word for word in plain_names(pa.array([text]))[0].as_py().split(" ") if word][:8]
 
 

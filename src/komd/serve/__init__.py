@@ -12,6 +12,7 @@
     hot_reload.py       the model in use, and how another replaces it               model_size.py     unless it shrank
     model_arms.py       two models side by side: which of them serves a user        experiment_state.py   decisions
     model_snapshot.py   one model with its names: lists, reasons, similar items       name_search.py    items by name
+    name_words.py       the words of names: found by prefix and by edit distance
     candidate_masks.py  which items may be in a list        list_quotas.py    how many of them for each value
     item_filters.py     conditions on attributes            item_attributes.py    the columns of --items as values
     item_availability.py    which items are available now

@@ -13,7 +13,7 @@ list of items whose names contain it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -28,9 +28,10 @@ __all__ = ["NameIndex"]
 
 _EXACT, _JOINED, _TYPED, _EDITED = range(4)
 _SPACE, _TYPO = 1, 2  # costs of edits
-# What counts within a kind of match, in doublings of the rank of popularity (chosen by benchmarks/name_search.py).
-_COST = 8.0
-_INCOMPLETE = 8.0
+# What counts within a kind of match, in doublings of the rank of popularity (chosen by benchmarks/name_search.py). An
+# edit of a letter counts more than all the rest together.
+_COST = 20.0
+_LOOSE = 8.0
 _NOT_FIRST = 4.0
 _SPLITS = 12  # ways to move one space that are tried
 _JOINED_TYPOS = 5  # letters of a query whose typos are searched in names without spaces
@@ -41,13 +42,13 @@ class _Match(NamedTuple):
 
     items: NDArray[np.int32]
     cost: NDArray[np.int64]
-    complete: NDArray[np.bool_]
-    """Whether entire words match, not only their beginnings."""
+    loose: NDArray[np.int64]
+    """0: the entire name; 1: all of its words, perhaps in another order; 2: some words, or their beginnings."""
     first: NDArray[np.bool_]
     """Whether the first word of the query is the first of the name."""
 
     def take(self, kept: NDArray[np.int64] | NDArray[np.bool_]) -> _Match:
-        return _Match(self.items[kept], self.cost[kept], self.complete[kept], self.first[kept])
+        return _Match(self.items[kept], self.cost[kept], self.loose[kept], self.first[kept])
 
 
 class _Postings:
@@ -72,6 +73,7 @@ class _Postings:
     def edited(self, word: str) -> SimilarWords:
         """The words that begin with this one but for a typo, or two in a long word."""
         allowed = 0 if len(word) < 3 else 1 if len(word) < 7 else 2
+        allowed = min(allowed, len(set(word)) - 1)  # masks of letters exclude no word for "xxxxxxx" and two typos
         return self.vocabulary.similar(word, allowed) if allowed else self.typed(word)
 
     def size(self, words: SimilarWords) -> int:
@@ -86,9 +88,8 @@ class _Postings:
         else:
             at = np.repeat(starts - pointers(counts)[:-1], counts) + np.arange(counts.sum())
         items = self._items[at].astype(np.int64)
-        rest = (
-            np.repeat((_TYPO * words.edits.astype(np.int64) << 2) | (~words.complete << 1), counts) | ~self._first[at]
-        )
+        cost = (_TYPO * words.edits.astype(np.int64) << 2) | (~words.complete << 1)
+        rest = np.repeat(cost, counts) | ~self._first[at]
         if among is not None:
             wanted = np.zeros(self._count, bool)
             wanted[among] = True
@@ -98,7 +99,7 @@ class _Postings:
         key.sort()
         items = key >> 8
         key = key[np.concatenate([[True], items[1:] != items[:-1]])] if len(key) else key
-        return _Match((key >> 8).astype(np.int32), key >> 2 & 63, (key & 2) == 0, (key & 1) == 0)
+        return _Match((key >> 8).astype(np.int32), key >> 2 & 63, key & 2, (key & 1) == 0)
 
 
 class NameIndex:
@@ -125,7 +126,7 @@ class NameIndex:
         exact = pc.equal(self._plain.take(pa.array(same.items)), " ".join(words)).to_numpy(zero_copy_only=False)
         best.add(_EXACT, same.take(exact))
         best.add(_JOINED, same.take(~exact))
-        best.add(_TYPED, self._containing([self._words.typed(word) for word in words]))
+        best.add(_TYPED, self._containing(words, self._words.typed))
         if best.count < n:
             for match in self._edited(words):
                 best.add(_EDITED, match)
@@ -141,14 +142,14 @@ class NameIndex:
         joined = "".join(words)
         yield _costing_a_space(self._names.match(self._names.typed(joined)))
         for moved, together in self._moved_spaces(words):
-            match = self._containing([self._words.typed(word) for word in moved])
+            match = self._containing(moved, self._words.typed)
             if together:  # what was split must be neighbours in the name
                 near = pc.match_substring(_joined(self._plain.take(pa.array(match.items))), together)
                 match = match.take(near.to_numpy(zero_copy_only=False))
             yield _costing_a_space(match)
         if len(joined) >= _JOINED_TYPOS:
             yield _costing_a_space(self._names.match(self._names.edited(joined)))
-        yield _costing_a_space(self._containing([self._words.edited(word) for word in words]))
+        yield _costing_a_space(self._containing(words, self._words.edited))
 
     def _moved_spaces(self, words: list[str]) -> Iterator[tuple[list[str], str]]:
         """The query with one space less or more, such that names have these words; and the word that was split."""
@@ -168,19 +169,20 @@ class NameIndex:
                     if tried == _SPLITS:
                         return
 
-    def _containing(self, words: list[SimilarWords]) -> _Match:
+    def _containing(self, words: list[str], similar: Callable[[str], SimilarWords]) -> _Match:
         """The items whose names contain all words, rare words first: they leave few items for the others."""
-        order = sorted(range(len(words)), key=lambda k: self._words.size(words[k]))
-        matches: dict[int, _Match] = {}
+        found = {word: similar(word) for word in words}
+        matches: dict[str, _Match] = {}
         items: NDArray[np.int32] | None = None
-        for k in order:
-            matches[k] = self._words.match(words[k], items)
-            items = matches[k].items
+        for word in sorted(found, key=lambda word: self._words.size(found[word])):
+            matches[word] = self._words.match(found[word], items)
+            items = matches[word].items
         assert items is not None
-        kept = {k: match.take(np.searchsorted(match.items, items)) for k, match in matches.items()}
-        complete = np.logical_and.reduce([match.complete for match in kept.values()])
+        kept = {word: match.take(np.searchsorted(match.items, items)) for word, match in matches.items()}
+        beginnings = np.maximum.reduce([match.loose for match in kept.values()])
         cost = np.sum([match.cost for match in kept.values()], axis=0)
-        return _Match(items, cost, complete & (self._length[items] == len(words)), kept[0].first)
+        loose = np.where(self._length[items] == len(words), np.maximum(beginnings, len(words) > 1), 2)
+        return _Match(items, cost, loose, kept[words[0]].first)
 
 
 class _Best:
@@ -193,7 +195,7 @@ class _Best:
 
     def add(self, kind: int, match: _Match) -> None:
         ranks = self._ranks[match.items]
-        key = np.log2(ranks + 2.0) + _COST * match.cost + _INCOMPLETE * ~match.complete + _NOT_FIRST * ~match.first
+        key = np.log2(ranks + 2.0) + _COST * match.cost + _LOOSE * match.loose + _NOT_FIRST * ~match.first
         key += 1e4 * kind
         best = np.argpartition(key, self._n)[: self._n] if len(key) > self._n else np.arange(len(key))
         self._found.append((match.items[best], key[best]))

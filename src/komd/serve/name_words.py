@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import re
+import unicodedata
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ _QUERY = 200  # characters of a query that are read
 _WORDS = 8  # words of a query that are searched for
 _LONG = 64  # letters of one of these words
 _UNFOLDED = {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ß": "ss", "æ": "ae", "œ": "oe", "ı": "i"}
+_TRANSLATED = str.maketrans(_UNFOLDED)
 
 
 class SimilarWords(NamedTuple):
@@ -115,7 +117,9 @@ def plain_words(query: str) -> list[str]:
     ['ac', 'dc', 'motorhead']
     """
     text = query[:_QUERY].encode("utf-8", "replace").decode()  # half of a surrogate pair is no text
-    words = re.findall("[a-z0-9]+", text.lower()) if text.isascii() else []  # the same, without Arrow's millisecond
+    bare = "".join(letter for letter in unicodedata.normalize("NFKD", text) if unicodedata.category(letter)[0] != "M")
+    bare = bare.lower().translate(_TRANSLATED)
+    words = re.findall("[a-z0-9]+", bare) if bare.isascii() else []  # the same, without Arrow's two milliseconds
     words = words or plain_names(pa.array([text]))[0].as_py().split(" ")
     return [word[:_LONG] for word in words if word][:_WORDS]
 
