@@ -14,21 +14,21 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from komd.errors import InputError
 from komd.serve import request_context, schemas
 from komd.serve.candidate_masks import ItemRules
-from komd.serve.event_records import LoggedEvent, NewEvent, StoredEvent, StoredHistory
+from komd.serve.event_records import NewEvent, StoredEvent, StoredHistory
 from komd.serve.event_store import EventStore
 from komd.serve.id_text import users_beginning
 from komd.serve.model_arms import Arm, ModelArms
-from komd.serve.model_snapshot import ModelSnapshot, RankedList, Reason
+from komd.serve.model_snapshot import ModelSnapshot
 from komd.serve.recommendation_id import ARMS, RecommendationIds, today
 from komd.serve.report_counts import Impressions, released, wilson
 from komd.serve.request_cost import LargeRequest, check_batch
+from komd.serve.response_rows import entries_of, entry_event, items_of, list_of, unknown_entry
 from komd.serve.serve_settings import Settings
-from komd.serve.user_row import NO_TIME, UserRow
+from komd.serve.user_row import UserRow
 
 __all__ = ["Service"]
 
@@ -119,7 +119,7 @@ class Service:
             for k, ranked in zip(group, lists, strict=True):
                 context.check()
                 unknown = dict.fromkeys([*users[k].unknown, *allow_unknown, *deny_unknown])
-                answer = _response(snapshot, arm, asks[k].user, ranked, list(unknown))
+                answer = list_of(snapshot, arm, asks[k].user, ranked, list(unknown))
                 answer.recommendation_id = self._given_out(arm.watcher.release, arm.number, len(ranked.items))
                 yield k, answer
 
@@ -199,11 +199,11 @@ class Service:
         posted = {event.item: event for event in stored.events}
         by_item: dict[str, list[schemas.EntryEvent]] = {}
         for each in self.events.logged(user, newest=self.limits.stored) if posted else ():
-            by_item.setdefault(each.item, []).append(_entry_event(each))
-        history = _entries(snapshot, row.items, posted, row.weights, row.times)
-        history += [_unknown_entry(event) for event in unknown if event.kind == "chosen"]
-        disliked = _entries(snapshot, row.dislikes, posted)
-        disliked += [_unknown_entry(event) for event in unknown if event.kind == "disliked"]
+            by_item.setdefault(each.item, []).append(entry_event(each))
+        history = entries_of(snapshot, row.items, posted, row.weights, row.times)
+        history += [unknown_entry(event) for event in unknown if event.kind == "chosen"]
+        disliked = entries_of(snapshot, row.dislikes, posted)
+        disliked += [unknown_entry(event) for event in unknown if event.kind == "disliked"]
         for entries in (history, disliked):
             entries.sort(key=lambda entry: entry.at or 0)
             for entry in entries:
@@ -241,12 +241,12 @@ class Service:
         snapshot = self.watcher.current
         m = len(snapshot.catalogue.order)
         numbers = snapshot.search(query, n) if query.strip() else np.arange(min(n, m), dtype=np.int32)
-        return _items(snapshot, numbers)
+        return items_of(snapshot, numbers)
 
     def item(self, text: str) -> schemas.Item | None:
         """One item; None when the model does not know it."""
         snapshot = self.watcher.current
-        return next(iter(_items(snapshot, snapshot.find_items([text])[0])), None)
+        return next(iter(items_of(snapshot, snapshot.find_items([text])[0])), None)
 
     def set_available(self, states: dict[str, bool]) -> tuple[Future[int], schemas.AvailabilityKept]:
         """Store which items are available: the response is true once the future is done, which says how many changed.
@@ -274,7 +274,7 @@ class Service:
         near, similarities = near[:n], similarities[:n]
         found = [
             schemas.Similar(**item.model_dump(), similarity=similarity)
-            for item, similarity in zip(_items(snapshot, near), similarities.tolist(), strict=True)
+            for item, similarity in zip(items_of(snapshot, near), similarities.tolist(), strict=True)
         ]
         return schemas.SimilarItems(item_id=text, name=snapshot.item_names(np.array([number]))[0], items=found)
 
@@ -344,131 +344,3 @@ def _learned(arm: Arm, stored: int) -> dict[str, Any]:
         "skipped": 0 if state is None else state.skipped,
         "unlearned_seq": None if state is None else state.unlearned_seq,
     }
-
-
-def _labels(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> Iterator[tuple[int, str, str, int]]:
-    """(number, id, name, popularity) of items by inside number."""
-    popularity = snapshot.catalogue.popularity[numbers].astype(np.int64).tolist()
-    texts, names = snapshot.item_texts(numbers), snapshot.item_names(numbers)
-    return zip(numbers.tolist(), texts, names, popularity, strict=True)
-
-
-def _entries(
-    snapshot: ModelSnapshot,
-    numbers: NDArray[np.int32],
-    posted: dict[str, StoredEvent],
-    weights: NDArray[np.float32] | None = None,
-    times: NDArray[np.int64] | None = None,
-) -> list[schemas.Entry]:
-    """Items of a user's history or dislikes; without `times`, the time is that of the posted event."""
-    entries = []
-    for k, (number, text, name, count) in enumerate(_labels(snapshot, numbers)):
-        event = posted.get(text)
-        if times is not None:
-            happened = None if times[k] == NO_TIME else int(times[k]) // 1000
-        else:
-            happened = None if event is None else event.time
-        entry = schemas.Entry(
-            item_id=text,
-            name=name,
-            in_model=True,
-            popularity=count,
-            popularity_rank=number + 1,
-            at=None if event is None else event.at,
-            weight=1.0 if weights is None else float(str(weights[k])),  # as it was written: 0.1 and not 0.10000000149
-            time=happened,
-        )
-        entries.append(entry)
-    return entries
-
-
-def _entry_event(event: LoggedEvent) -> schemas.EntryEvent:
-    return schemas.EntryEvent(
-        event_id=event.event_id,
-        kind=event.kind,
-        type=event.type,
-        weight=event.weight,
-        time=event.at if event.time is None else event.time,
-        at=event.at,
-    )
-
-
-def _unknown_entry(event: StoredEvent) -> schemas.Entry:
-    """An item that was posted and that the model does not know."""
-    weight = event.least if event.weight is None else event.weight
-    return schemas.Entry(
-        item_id=event.item,
-        name=event.item,
-        in_model=False,
-        popularity=0,
-        popularity_rank=None,
-        at=event.at,
-        weight=1.0 if weight is None else weight,
-        time=event.time,
-    )
-
-
-def _items(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> list[schemas.Item]:
-    details, image, available = snapshot.item_details, snapshot.item_image, snapshot.masks.available(numbers)
-    return [
-        schemas.Item(
-            item_id=text,
-            name=name,
-            popularity=count,
-            popularity_rank=number + 1,
-            details=details(number),
-            image=image(number),
-            available=available[k],
-        )
-        for k, (number, text, name, count) in enumerate(_labels(snapshot, numbers))
-    ]
-
-
-def _response(
-    snapshot: ModelSnapshot, arm: Arm, user: str | None, ranked: RankedList, unknown: list[str]
-) -> schemas.RecommendationList:
-    scores, reasons, details = ranked.scores.tolist(), ranked.reasons, snapshot.item_details
-    image = snapshot.item_image
-    rows = [
-        schemas.Recommendation(
-            item_id=text,
-            name=name,
-            rank=k + 1,
-            score=scores[k],
-            popularity=count,
-            popularity_rank=number + 1,
-            details=details(number),
-            image=image(number),
-            why=None if reasons is None else _why(snapshot, reasons[k]),
-        )
-        for k, (number, text, name, count) in enumerate(_labels(snapshot, ranked.items))
-    ]
-    return schemas.RecommendationList(
-        user_id=user,
-        items=rows,
-        fallback=ranked.fallback,
-        unknown_items=unknown,
-        model=snapshot.version,
-        arm=arm.name,
-    )
-
-
-def _why(snapshot: ModelSnapshot, reason: Reason) -> schemas.Why:
-    request_context.current().check()
-    texts, names = snapshot.item_texts(reason.items), snapshot.item_names(reason.items)
-    parts = [
-        schemas.Contribution(item_id=text, name=name, contribution=part, disliked=disliked)
-        for text, name, part, disliked in zip(
-            texts, names, reason.contributions.tolist(), reason.disliked.tolist(), strict=True
-        )
-    ]
-    above, below = reason.others_positive, reason.others_negative
-    others = schemas.Other(
-        items=reason.others,
-        contribution=reason.others_contribution,
-        positive_items=above[0],
-        positive=above[1],
-        negative_items=below[0],
-        negative=below[1],
-    )
-    return schemas.Why(contributions=parts, others=others, global_term=reason.global_term)

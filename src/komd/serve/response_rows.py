@@ -1,0 +1,144 @@
+"""Lists, items and histories of a model as the rows of responses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from komd.serve import request_context, schemas
+from komd.serve.event_records import LoggedEvent, StoredEvent
+from komd.serve.model_arms import Arm
+from komd.serve.model_snapshot import ModelSnapshot, RankedList, Reason
+from komd.serve.user_row import NO_TIME
+
+__all__ = ["entries_of", "entry_event", "items_of", "list_of", "unknown_entry"]
+
+
+def _labels(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> Iterator[tuple[int, str, str, int]]:
+    """(number, id, name, popularity) of items by inside number."""
+    popularity = snapshot.catalogue.popularity[numbers].astype(np.int64).tolist()
+    texts, names = snapshot.item_texts(numbers), snapshot.item_names(numbers)
+    return zip(numbers.tolist(), texts, names, popularity, strict=True)
+
+
+def entries_of(
+    snapshot: ModelSnapshot,
+    numbers: NDArray[np.int32],
+    posted: dict[str, StoredEvent],
+    weights: NDArray[np.float32] | None = None,
+    times: NDArray[np.int64] | None = None,
+) -> list[schemas.Entry]:
+    """Items of a user's history or dislikes; without `times`, the time is that of the posted event."""
+    entries = []
+    for k, (number, text, name, count) in enumerate(_labels(snapshot, numbers)):
+        event = posted.get(text)
+        if times is not None:
+            happened = None if times[k] == NO_TIME else int(times[k]) // 1000
+        else:
+            happened = None if event is None else event.time
+        entry = schemas.Entry(
+            item_id=text,
+            name=name,
+            in_model=True,
+            popularity=count,
+            popularity_rank=number + 1,
+            at=None if event is None else event.at,
+            weight=1.0 if weights is None else float(str(weights[k])),  # as it was written: 0.1 and not 0.10000000149
+            time=happened,
+        )
+        entries.append(entry)
+    return entries
+
+
+def entry_event(event: LoggedEvent) -> schemas.EntryEvent:
+    return schemas.EntryEvent(
+        event_id=event.event_id,
+        kind=event.kind,
+        type=event.type,
+        weight=event.weight,
+        time=event.at if event.time is None else event.time,
+        at=event.at,
+    )
+
+
+def unknown_entry(event: StoredEvent) -> schemas.Entry:
+    """An item that was posted and that the model does not know."""
+    weight = event.least if event.weight is None else event.weight
+    return schemas.Entry(
+        item_id=event.item,
+        name=event.item,
+        in_model=False,
+        popularity=0,
+        popularity_rank=None,
+        at=event.at,
+        weight=1.0 if weight is None else weight,
+        time=event.time,
+    )
+
+
+def items_of(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> list[schemas.Item]:
+    details, image, available = snapshot.item_details, snapshot.item_image, snapshot.masks.available(numbers)
+    return [
+        schemas.Item(
+            item_id=text,
+            name=name,
+            popularity=count,
+            popularity_rank=number + 1,
+            details=details(number),
+            image=image(number),
+            available=available[k],
+        )
+        for k, (number, text, name, count) in enumerate(_labels(snapshot, numbers))
+    ]
+
+
+def list_of(
+    snapshot: ModelSnapshot, arm: Arm, user: str | None, ranked: RankedList, unknown: list[str]
+) -> schemas.RecommendationList:
+    scores, reasons, details = ranked.scores.tolist(), ranked.reasons, snapshot.item_details
+    image = snapshot.item_image
+    rows = [
+        schemas.Recommendation(
+            item_id=text,
+            name=name,
+            rank=k + 1,
+            score=scores[k],
+            popularity=count,
+            popularity_rank=number + 1,
+            details=details(number),
+            image=image(number),
+            why=None if reasons is None else _why(snapshot, reasons[k]),
+        )
+        for k, (number, text, name, count) in enumerate(_labels(snapshot, ranked.items))
+    ]
+    return schemas.RecommendationList(
+        user_id=user,
+        items=rows,
+        fallback=ranked.fallback,
+        unknown_items=unknown,
+        model=snapshot.version,
+        arm=arm.name,
+    )
+
+
+def _why(snapshot: ModelSnapshot, reason: Reason) -> schemas.Why:
+    request_context.current().check()
+    texts, names = snapshot.item_texts(reason.items), snapshot.item_names(reason.items)
+    parts = [
+        schemas.Contribution(item_id=text, name=name, contribution=part, disliked=disliked)
+        for text, name, part, disliked in zip(
+            texts, names, reason.contributions.tolist(), reason.disliked.tolist(), strict=True
+        )
+    ]
+    above, below = reason.others_positive, reason.others_negative
+    others = schemas.Other(
+        items=reason.others,
+        contribution=reason.others_contribution,
+        positive_items=above[0],
+        positive=above[1],
+        negative_items=below[0],
+        negative=below[1],
+    )
+    return schemas.Why(contributions=parts, others=others, global_term=reason.global_term)
