@@ -24,13 +24,20 @@ METHODS = {
     "POST /v1/recommend/batch": "recommend_batch",
     "GET /v1/users/{user_id}/recommendations": None,
     "POST /v1/events": "post_events",
+    "DELETE /v1/events/{event_id}": "withdraw_event",
     "GET /v1/users": "users",
     "GET /v1/users/{user_id}": "user",
     "DELETE /v1/users/{user_id}": "forget_user",
     "GET /v1/items": "search",
     "GET /v1/items/{item_id}": "item",
     "GET /v1/items/{item_id}/similar": "similar",
+    "POST /v1/items/availability": "set_available",
     "GET /v1/popularity": "popularity",
+    "GET /v1/report": "report",
+    "GET /v1/candidate": "candidate",
+    "PUT /v1/candidate": "share_candidate",
+    "DELETE /v1/candidate": "drop_candidate",
+    "POST /v1/candidate/promote": "promote_candidate",
     "GET /v1/model": "model",
     "POST /v1/model/reload": "reload",
     "GET /v1/learning": "learning",
@@ -90,12 +97,24 @@ def test_what_it_says_is_what_the_service_says(client, service):
     assert answer["items"] == same["items"] and len(answer["items"]) == 4
     batch = client.recommend_batch([{"history": items, "n": 4}, {"user_id": "a b/ü", "n": 2}])
     assert [len(each["items"]) for each in batch["answers"]] == [4, 2]
-    assert client.post_events([{"user_id": "a b/ü", "item_id": items[0]}])["new"] == 1
+    (withdrawn,) = client.post_events([{"user_id": "a b/ü", "item_id": items[1]}])["event_ids"]
+    assert client.withdraw_event(withdrawn)["item_id"] == items[1]
+    shown = {"recommendation_id": batch["answers"][1]["recommendation_id"], "type": "purchase"}
+    assert client.post_events([{"user_id": "a b/ü", "item_id": items[0], **shown}])["new"] == 1
     assert [entry["item_id"] for entry in client.user("a b/ü")["items"]] == [items[0]]
     assert client.users("a b")["users"] == ["a b/ü"]
     assert client.forget_user("a b/ü")["events"] == 1
     assert client.item(items[0])["item_id"] == items[0]
-    assert len(client.similar(items[0], n=2)["items"]) == 2
+    near = [each["item_id"] for each in client.similar(items[0], n=2)["items"]]
+    assert client.set_available([{"item_id": near[0], "available": False}])["changed"] == 1
+    assert near[0] not in [each["item_id"] for each in client.similar(items[0], n=2)["items"]]
+    assert client.similar(items[0], n=2, include_unavailable=True)["items"][0]["item_id"] == near[0]
+    assert client.set_available([{"item_id": near[0], "available": True}])["changed"] == 1
+    assert client.report(days=1)["releases"][0]["events"] == {"purchase": 1}
+    assert client.candidate()["state"] == "none"
+    for decision in (client.promote_candidate, client.drop_candidate, lambda: client.share_candidate(0.5)):
+        with pytest.raises(ServiceError, match="409: there is no candidate"):
+            decision()
     assert client.popularity()["ranks"][0] == 1
     assert client.model()["version"] == client.reload()["version"]
     assert client.learning()["learning"] is False

@@ -88,6 +88,7 @@ class Client:
         user_id: str | int | None = None,
         *,
         history: Sequence[str | int | Mapping[str, Any]] | None = None,
+        session_id: str | int | None = None,
         dislikes: Sequence[str | int] | None = None,
         at: str | int | None = None,
         n: int | None = None,
@@ -96,6 +97,10 @@ class Client:
         items: Sequence[str | int] | None = None,
         exclude: Sequence[str | int] | None = None,
         max_popularity: int | None = None,
+        filters: Sequence[str] | None = None,
+        where: Mapping[str, Any] | None = None,
+        include_unavailable: bool | None = None,
+        max_per: Mapping[str, int] | None = None,
         explain: bool | None = None,
         reasons: int | None = None,
     ) -> answers.RecommendationsJson:
@@ -115,6 +120,10 @@ class Client:
         return cast(
             answers.EventsKeptJson, self._ask("POST", "/v1/events", {"events": [dict(each) for each in events]})
         )
+
+    def withdraw_event(self, event_id: str) -> answers.EventWithdrawnJson:
+        """Withdraw one event, as if it had never been posted."""
+        return cast(answers.EventWithdrawnJson, self._ask("DELETE", f"/v1/events/{_part(event_id)}"))
 
     def user(self, user_id: str | int) -> answers.PersonJson:
         """Everything that is known of a user."""
@@ -138,9 +147,17 @@ class Client:
         """One item."""
         return cast(answers.ItemJson, self._ask("GET", f"/v1/items/{_part(item_id)}"))
 
-    def similar(self, item_id: str | int, n: int | None = None) -> answers.SimilarItemsJson:
+    def similar(
+        self, item_id: str | int, n: int | None = None, *, include_unavailable: bool | None = None
+    ) -> answers.SimilarItemsJson:
         """Items that are similar to one."""
-        return cast(answers.SimilarItemsJson, self._ask("GET", f"/v1/items/{_part(item_id)}/similar", query={"n": n}))
+        query = {"n": n, "include_unavailable": include_unavailable}
+        return cast(answers.SimilarItemsJson, self._ask("GET", f"/v1/items/{_part(item_id)}/similar", query=query))
+
+    def set_available(self, items: Sequence[Mapping[str, Any]]) -> answers.AvailabilityKeptJson:
+        """Say which items are available: [{"item_id": "i7", "available": False}, …]."""
+        body = {"items": [dict(each) for each in items]}
+        return cast(answers.AvailabilityKeptJson, self._ask("POST", "/v1/items/availability", body))
 
     def popularity(self) -> answers.CurveJson:
         """The long tail of the catalogue, as a curve."""
@@ -155,6 +172,26 @@ class Client:
     def reload(self) -> answers.ModelJson:
         """Load the model that is in the service's folder now."""
         return cast(answers.ModelJson, self._ask("POST", "/v1/model/reload"))
+
+    def report(self, days: int | None = None) -> answers.ReportJson:
+        """What lists led to, by release of the model."""
+        return cast(answers.ReportJson, self._ask("GET", "/v1/report", query={"days": days}))
+
+    def candidate(self) -> answers.CandidateModelJson:
+        """The model that is tried on a share of the users."""
+        return cast(answers.CandidateModelJson, self._ask("GET", "/v1/candidate"))
+
+    def share_candidate(self, share: float) -> answers.CandidateModelJson:
+        """Let the candidate serve another share of the users."""
+        return cast(answers.CandidateModelJson, self._ask("PUT", "/v1/candidate", {"share": share}))
+
+    def promote_candidate(self) -> answers.CandidateModelJson:
+        """Make the candidate the main model."""
+        return cast(answers.CandidateModelJson, self._ask("POST", "/v1/candidate/promote"))
+
+    def drop_candidate(self) -> answers.CandidateModelJson:
+        """Let the candidate serve nobody."""
+        return cast(answers.CandidateModelJson, self._ask("DELETE", "/v1/candidate"))
 
     def learning(self) -> answers.LearningJson:
         """How far the model in use has learned what is stored."""
@@ -176,7 +213,7 @@ class Client:
 
     def _ask(self, method: str, path: str, body: object = None, query: Mapping[str, object] | None = None) -> Any:
         """The answer to one request; tried again where that helps. All operations may be sent twice."""
-        given = {name: value for name, value in (query or {}).items() if value is not None}
+        given = {name: _query(value) for name, value in (query or {}).items() if value is not None}
         target = self._parts.path.rstrip("/") + path + (f"?{urlencode(given)}" if given else "")
         sent = None if body is None else json.dumps(body).encode()
         for attempt in range(self._retries + 1):
@@ -256,6 +293,11 @@ def _pause(attempt: int, said: str | None) -> float:
 def _part(identifier: str | int) -> str:
     """An id as a part of a path."""
     return quote(str(identifier), safe="")
+
+
+def _query(value: object) -> str:
+    """A value as a part of an address."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -375,7 +375,10 @@ class EventStore:
         connection = commit.connection
         if connection.execute(self._key_check).scalar() != self._key.check:
             raise StoreError("the key of the store was replaced while it was in use: start the service again")
-        gone = connection.execute(sql.delete(self._tables.events).where(self._tables.events.c.user_id == user)).rowcount
+        events = self._tables.events.c
+        of_user = sql.delete(self._tables.events).where(events.user_id == user)
+        connection.execute(of_user.where(events.kind == "none"))  # all of whose events were withdrawn: none is left
+        gone = connection.execute(of_user).rowcount
         connection.execute(self._log.remove_user, {"user": user})
         connection.execute(self._tables.forget(), {"mark": self.mark(user), "seq": commit.seq})
         commit.changed = True
