@@ -110,7 +110,7 @@ def test_what_it_says_is_what_the_service_says(client, service):
     assert near[0] not in [each["item_id"] for each in client.similar(items[0], n=2)["items"]]
     assert client.similar(items[0], n=2, include_unavailable=True)["items"][0]["item_id"] == near[0]
     assert client.set_available([{"item_id": near[0], "available": True}])["changed"] == 1
-    assert client.report(days=1)["releases"][0]["events"] == {"purchase": 1}
+    assert client.report(days=1)["releases"][0]["types"] == {"purchase": 1}
     assert client.candidate()["state"] == "none"
     for decision in (client.promote_candidate, client.drop_candidate, lambda: client.share_candidate(0.5)):
         with pytest.raises(ServiceError, match="409: there is no candidate"):

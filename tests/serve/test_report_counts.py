@@ -159,7 +159,7 @@ KINDS = (("i2", "disliked"), ("i3", "withdrawn"))
 
 def of_arm(reported):
     assert len(reported["releases"]) <= 1
-    return next(iter(reported["releases"]), {"lists": 0})
+    return next(iter(reported["releases"]), {"impressions": 0})
 
 
 def test_what_lists_led_to(serving, settings, shop):
@@ -187,7 +187,7 @@ def test_what_lists_led_to(serving, settings, shop):
     assert kept["unattributed"] == 1 and kept["new"] == 6
     for _ in range(2):
         typed.post("/v1/events", {"events": posted})  # sent again
-    assert until(lambda: of_arm(typed.get("/v1/report"))["lists"] == 5)
+    assert until(lambda: of_arm(typed.get("/v1/report"))["impressions"] == 5)
     found = of_arm(typed.get("/v1/report", days=1))
     assert (found["release"], found["arm"], found["items"]) == (release, "main", 16)
     assert (found["clicked"], found["clicks"]) == (2, 4)
@@ -223,7 +223,7 @@ def test_two_workers_and_their_end(shop, tmp_path):
     answer = service.client.post("/v1/events", json={"events": [event | {"item_id": "y"}]}).json()
     assert answer["unattributed"] == 0
     (found,) = service.client.get("/v1/report").json()["releases"]
-    assert (found["lists"], found["items"], found["clicked"], found["clicks"]) == (40, 120, 1, 2)
+    assert (found["impressions"], found["items"], found["clicked"], found["clicks"]) == (40, 120, 1, 2)
     service.stop()
 
 

@@ -221,7 +221,7 @@ class ArmReportJson(TypedDict):
 
     release: str
     arm: str
-    lists: int
+    impressions: int
     items: int
     clicked: int
     clicks: int

@@ -82,7 +82,7 @@ class ReleaseCounts(NamedTuple):
 
     release: str
     arm: int
-    lists: int
+    impressions: int
     items: int
     clicked: int
     """Lists that led to a choice."""
@@ -101,7 +101,7 @@ def released(rows: list[Any]) -> list[ReleaseCounts]:
         ReleaseCounts(
             release,
             arm,
-            lists=counts.get("lists", 0),
+            impressions=counts.get("lists", 0),
             items=counts.get("items", 0),
             clicked=counts.get("clicked", 0),
             clicks=counts.get("clicks", 0),

@@ -225,9 +225,9 @@ class Service:
         first = today() - days + 1
         found = []
         for counts in released(self.events.report(first)):
-            rate = counts.clicked / counts.lists if counts.lists else None
+            rate = counts.clicked / counts.impressions if counts.impressions else None
             # Lists may be missing: a worker that was killed had not counted its last ones.
-            low, high = wilson(counts.clicked, max(counts.lists, counts.clicked))
+            low, high = wilson(counts.clicked, max(counts.impressions, counts.clicked))
             found.append(
                 schemas.ArmReport(**counts._asdict() | {"arm": ARMS[counts.arm]}, rate=rate, low=low, high=high)
             )

@@ -186,11 +186,11 @@ class ArmReport(BaseModel):
 
     release: str = Field(description="Version of the model in the folder.")
     arm: Literal["main", "candidate"]
-    lists: int = Field(description="Lists given out: impressions.")
+    impressions: int = Field(description="Lists given out.")
     items: int = Field(description="Items in them.")
     clicked: int = Field(description="Lists that led to an event by which an item was chosen.")
     clicks: int = Field(description="Such events.")
-    rate: float | None = Field(description="clicked / lists; null without lists.")
+    rate: float | None = Field(description="clicked / impressions; null without impressions.")
     low: float = Field(description="The lower end of the rate's 95 % interval (Wilson).")
     high: float = Field(description="The upper end.")
     types: dict[str, int] = Field(description="Events that go back to these lists, by type (or kind).")
