@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.komd-installed
 
-.PHONY: demo test test-portable check bench bench-msd bench-scale bench-filter bench-spark experiments accuracy screenshots format clean
+.PHONY: demo test test-portable check image bench bench-msd bench-scale bench-filter bench-spark experiments accuracy screenshots format clean
 
 demo: $(STAMP)  ## generate a catalogue, fit, compare, recommend, explain
 	$(BIN)/komd demo
@@ -21,6 +21,9 @@ check: $(STAMP)  ## format, lint, types, doctests, direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q src tests/test_source.py tests/test_imports.py
+
+image:  ## the steps of the Dockerfile without Docker, and the image they make, tried; Linux, as root
+	$(PYTHON) deploy/run_dockerfile.py
 
 bench: $(STAMP)  ## speed as ratios to peers, all in one run; writes docs/results/performance.md
 	$(BIN)/python -m benchmarks
