@@ -225,7 +225,7 @@ def test_an_id_of_the_client_is_taken_once(events):
 
 
 def test_ids_do_not_tell_who_and_differ_between_stores(events, tmp_path):
-    other = EventStore(f"sqlite:///{tmp_path / 'other.db'}")
+    other = EventStore(f"sqlite:///{tmp_path / 'other.db'}", key_file=tmp_path / "other.key")
     event = NewEvent("ana", "i")
     assert events.event_id(event) != other.event_id(event)
     ids = {events.event_id(event._replace(**{name: value})) for name, value in VARIED}

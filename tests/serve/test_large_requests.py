@@ -77,17 +77,24 @@ def test_large_bodies_are_answered_as_small_ones(running, path, body):
         for content in (text, text + PADDING)
     ]
     kept = ("content-type", "cache-control")
-    small, large = ({"code": each.status_code, "body": each.json()} for each in answers)
+    small, large = ({"code": each.status_code, "body": without_ids(each.json())} for each in answers)
     if path == "events" and small["code"] == 200:
         small["body"].pop("new"), large["body"].pop("new")
     assert small == large
     assert [answers[0].headers.get(name) for name in kept] == [answers[1].headers.get(name) for name in kept]
 
 
+def without_ids(body):
+    """Each list has an id of its own."""
+    for found in (body, *body.get("answers", ())):
+        found.pop("recommendation_id", None)
+    return body
+
+
 @pytest.mark.parametrize("text", ["{", '{"history": [}', "\udcff".encode("utf-8", "surrogatepass"), b"\xc3("])
 def test_large_bodies_that_are_no_json(running, text):
     raw = text if isinstance(text, bytes) else text.encode()
-    for kind in ("application/json", "text/plain"):
+    for kind in ("application/json", "application/json; charset=utf-8"):
         found = [
             running.client.post("/v1/recommend", content=content, headers={"content-type": kind})
             for content in (raw, raw + PADDING.encode())
@@ -152,7 +159,7 @@ def test_a_stored_history_that_is_long_is_left_to_the_large_queue(running, monke
     found = running.post("/v1/recommend", {"user_id": "user-00007", "n": 30})
     assert waited(running, "large") == before + 1
     monkeypatch.undo()
-    assert running.post("/v1/recommend", {"user_id": "user-00007", "n": 30}) == found
+    assert same_lists(running.post("/v1/recommend", {"user_id": "user-00007", "n": 30}), found)
 
 
 def waited(service, queue):

@@ -139,9 +139,8 @@ def test_malformed_is_400(running):
         assert answer.json()["detail"]
     half = b'{"history": ["\\ud800"]}'
     assert running.client.post("/v1/recommend", content=half, headers=JSON).status_code == 422
-    assert (
-        running.client.post("/v1/recommend", content=b"{}", headers={"content-type": "text/plain"}).status_code == 422
-    )
+    plain = running.client.post("/v1/recommend", content=b"{}", headers={"content-type": "text/plain"})
+    assert plain.status_code == 415 and "application/json" in plain.json()["detail"]
     for raw in (
         b"\x16\x03\x01\x02\x00 hello\r\n\r\n",
         b"GET / HTTP/9\r\n\r\n",
