@@ -16,7 +16,7 @@ from komd.serve.json_output import json_array
 from komd.serve.model_snapshot import ModelSnapshot
 from komd.serve.serve_settings import Limits
 
-from .conftest import code, received, request, until
+from .conftest import code, received, request, same_lists, until
 
 PADDING = " " * (large_bodies.LARGE_BODY + 1)  # after the JSON: a large body that says the same
 
