@@ -43,7 +43,7 @@ class Histories:
     @property
     def lengths(self) -> NDArray[np.int64]:
         """How many items each user has."""
-        return np.diff(self.indptr)
+        return self.indptr[1:] - self.indptr[:-1]  # np.diff takes several times as long for one user
 
     @property
     def rows(self) -> Rows:

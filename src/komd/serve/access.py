@@ -132,7 +132,8 @@ class AccessControl:
                 caller = self._authorize(scope, headers)
                 receive_body = await self._body(scope, headers, receive)
                 client = caller.token.key if caller.token else caller.address
-                request_context.enter(RequestContext(client, time.monotonic() + self.limits.request_seconds))
+                deadline = time.monotonic() + self.limits.request_seconds
+                request_context.enter(RequestContext(client, deadline, receive))
                 await self._app(scope, receive_body, send_with_headers)
         except Refused as refused:
             await _error(refused.status_code, refused.detail, refused.headers)(scope, receive, send_with_headers)

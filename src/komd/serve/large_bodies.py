@@ -15,7 +15,6 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from komd.serve import request_context
 from komd.serve.request_queue import RequestQueue
 
 __all__ = ["LARGE_BODY", "route_class"]
@@ -39,7 +38,6 @@ def route_class(queue_of: Callable[[str], RequestQueue]) -> type[APIRoute]:
 
 def _in_queue(handle: _Handler, queue: RequestQueue) -> _Handler:
     async def handle_in_place(request: Request) -> Response:
-        request_context.enter(request_context.current()._replace(receive=request.receive))
         if len(await request.body()) <= LARGE_BODY:
             return await handle(request)
         return await queue.run(lambda: _completed(handle(request)))

@@ -155,7 +155,7 @@ class ModelSnapshot:
 
     def item_details(self, number: int) -> dict[str, str]:
         """The further columns of an item, by inside number, that are not empty."""
-        return self.names.details(int(self.catalogue.order[number]))
+        return self.names.details(int(self.catalogue.order[number])) if self.names.columns else {}
 
     def item_image(self, number: int) -> str | None:
         """The address of an item's image, by inside number."""
@@ -237,16 +237,20 @@ class ModelSnapshot:
     def _reasons(self, user: Histories, items: NDArray[np.int32], largest: int) -> list[Reason]:
         found = self.model.explained(user, items)
         disliked = ~np.isin(found.items, user.indices)
-        reasons = []
-        for parts, rest in zip(found.parts.T, found.global_terms.tolist(), strict=True):
-            order = np.argsort(-np.abs(parts), kind="stable")
-            shown, hidden = order[:largest], order[largest:]
-            others = parts[hidden]
-            above, below = others[others > 0], others[others < 0]
-            sides = (len(above), float(above.sum())), (len(below), float(below.sum()))
-            sums = len(hidden), float(others.sum()), *sides
-            reasons.append(Reason(found.items[shown], disliked[shown], parts[shown], *sums, rest))
-        return reasons
+        # All items of the list at once, one in each column.
+        order = np.argsort(-np.abs(found.parts), axis=0, kind="stable")
+        shown, hidden = order[:largest], np.take_along_axis(found.parts, order[largest:], axis=0)
+        parts = np.take_along_axis(found.parts, shown, axis=0)
+        above, below = hidden > 0, hidden < 0
+        sums = zip(
+            *(each.sum(axis=0).tolist() for each in (hidden, above, hidden * above, below, hidden * below)),
+            found.global_terms.tolist(),
+            strict=True,
+        )
+        return [
+            Reason(found.items[rows], disliked[rows], parts[:, k], len(hidden), total, (more, gain), (less, loss), rest)
+            for k, (rows, (total, more, gain, less, loss, rest)) in enumerate(zip(shown.T, sums, strict=True))
+        ]
 
     @functools.cached_property
     def curve(self) -> tuple[list[int], list[int]]:

@@ -48,12 +48,15 @@ class ReportCounts:
             connection.execute(self._add, rows)
 
 
+_COUNTED = ("lists", "items")
+
+
 class Impressions:
     """Lists that were given out and are not in the store yet. For many threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: Counter[ReportKey] = Counter()
+        self._waiting: dict[tuple[int, str, int], list[int]] = {}  # lists and items, by day, release and arm
         self.lists: Counter[int] = Counter()
         """How many lists were given out, by arm."""
 
@@ -61,20 +64,28 @@ class Impressions:
         """Count one list of so many items."""
         day = today()
         with self._lock:
-            self._waiting[ReportKey(day, release, arm, "lists")] += 1
-            self._waiting[ReportKey(day, release, arm, "items")] += items
+            counts = self._waiting.setdefault((day, release, arm), [0, 0])
+            counts[0] += 1
+            counts[1] += items
             self.lists[arm] += 1
 
     def take(self) -> Counter[ReportKey]:
         """What waits, which from now on is not here any more."""
         with self._lock:
-            waiting, self._waiting = self._waiting, Counter()
-        return waiting
+            waiting, self._waiting = self._waiting, {}
+        return Counter(
+            {
+                ReportKey(*key, name): count
+                for key, counts in waiting.items()
+                for name, count in zip(_COUNTED, counts, strict=True)
+            }
+        )
 
     def put_back(self, counts: Counter[ReportKey]) -> None:
         """Keep counts that could not be stored."""
         with self._lock:
-            self._waiting.update(counts)
+            for key, count in counts.items():
+                self._waiting.setdefault(key[:3], [0, 0])[_COUNTED.index(key.name)] += count
 
 
 class ReleaseCounts(NamedTuple):

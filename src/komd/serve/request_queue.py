@@ -17,6 +17,7 @@ import math
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -100,6 +101,8 @@ class RequestQueue:
         self._large = large
         self._jobs: FairJobs[_QueuedRequest] = FairJobs()
         self._tokens: queue.SimpleQueue[bool] = queue.SimpleQueue()  # True for each job, False at the end
+        self._expiring: deque[_QueuedRequest] = deque()  # those with a deadline; deadlines come in their order, about
+        self._timer: asyncio.TimerHandle | None = None  # of the first of them: one for each request would cost as much
         self._thread = threading.Thread(target=self._work, name=f"komd-{name}", daemon=True)
         self._thread.start()
 
@@ -116,9 +119,9 @@ class RequestQueue:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Result] = loop.create_future()
         job = _QueuedRequest(context.client, work, answer, loop, self._watched(context, answer), time.monotonic())
-        timer = gone = None
         if context.deadline != math.inf:
-            timer = loop.call_at(context.deadline, self._expire, answer)
+            self._await_deadline(job)
+        gone = None
         if self._large and context.receive is not None:
             gone = loop.create_task(_watch(context.receive, answer))
         self._count(1)
@@ -133,8 +136,6 @@ class RequestQueue:
             else:
                 tracing.part("wait", job.since, job.began)
                 tracing.part("work", job.began, time.monotonic())
-            if timer is not None:
-                timer.cancel()
             if gone is not None:
                 gone.cancel()
 
@@ -160,11 +161,27 @@ class RequestQueue:
         """In how many seconds the requests that wait now will be done, about."""
         return min(max(math.ceil(self._present * self._seconds), 1), _LONGEST_RETRY)
 
-    def _expire(self, answer: asyncio.Future[Any]) -> None:
-        if not answer.done():
-            self._metrics.deadline_exceeded.inc()
-            words = "no answer within the time limit; ask for less, or try again"
-            answer.set_exception(DeadlineExceeded(words, self.retry_after))
+    def _await_deadline(self, job: _QueuedRequest) -> None:
+        """See to it that a request is answered at its deadline."""
+        while self._expiring and self._expiring[0].answer.done():
+            self._expiring.popleft()
+        self._expiring.append(job)
+        if self._timer is None:
+            self._timer = job.loop.call_at(job.context.deadline, self._expire)
+
+    def _expire(self) -> None:
+        """Answer the requests whose deadline is over, and wait for the next one."""
+        self._timer, now = None, time.monotonic()
+        while self._expiring:
+            job = self._expiring[0]
+            if not job.answer.done():
+                if job.context.deadline > now:
+                    self._timer = job.loop.call_at(job.context.deadline, self._expire)
+                    return
+                self._metrics.deadline_exceeded.inc()
+                words = "no answer within the time limit; ask for less, or try again"
+                job.answer.set_exception(DeadlineExceeded(words, self.retry_after))
+            self._expiring.popleft()
 
     def _watched(self, context: RequestContext, answer: asyncio.Future[Any]) -> RequestContext:
         if not self._large:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,8 @@ from komd.serve.event_records import LoggedEvent, StoredEvent
 from komd.serve.model_arms import Arm
 from komd.serve.model_snapshot import ModelSnapshot, RankedList, Reason
 from komd.serve.user_row import NO_TIME
+
+_NO_ITEMS = np.zeros(0, np.int32)
 
 __all__ = ["entries_of", "entry_event", "items_of", "list_of", "unknown_entry"]
 
@@ -95,10 +97,12 @@ def items_of(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> list[schema
 
 
 def list_of(
-    snapshot: ModelSnapshot, arm: Arm, user: str | None, ranked: RankedList, unknown: list[str]
+    snapshot: ModelSnapshot, arm: Arm, user: str | None, ranked: RankedList, unknown: list[str], given_out: str
 ) -> schemas.RecommendationList:
-    scores, reasons, details = ranked.scores.tolist(), ranked.reasons, snapshot.item_details
-    image = snapshot.item_image
+    """A list of a user as it is answered; `given_out` is its id."""
+    scores = ranked.scores.tolist()
+    details, image = snapshot.item_details, snapshot.item_image
+    reasons = [None] * len(scores) if ranked.reasons is None else _reasons(snapshot, ranked.reasons)
     rows = [
         schemas.Recommendation(
             item_id=text,
@@ -109,7 +113,7 @@ def list_of(
             popularity_rank=number + 1,
             details=details(number),
             image=image(number),
-            why=None if reasons is None else _why(snapshot, reasons[k]),
+            why=reasons[k],
         )
         for k, (number, text, name, count) in enumerate(_labels(snapshot, ranked.items))
     ]
@@ -120,17 +124,27 @@ def list_of(
         unknown_items=unknown,
         model=snapshot.version,
         arm=arm.name,
+        recommendation_id=given_out,
     )
 
 
-def _why(snapshot: ModelSnapshot, reason: Reason) -> schemas.Why:
-    request_context.current().check()
-    texts, names = snapshot.item_texts(reason.items), snapshot.item_names(reason.items)
+def _reasons(snapshot: ModelSnapshot, reasons: Sequence[Reason]) -> list[schemas.Why]:
+    """Why each item of a list got its score. Their items are looked up together."""
+    items = np.concatenate([reason.items for reason in reasons]) if reasons else _NO_ITEMS
+    labels = zip(snapshot.item_texts(items), snapshot.item_names(items), strict=True)
+    context, found = request_context.current(), []
+    for reason in reasons:
+        context.check()
+        found.append(_why(reason, labels))
+    return found
+
+
+def _why(reason: Reason, labels: Iterator[tuple[str, str]]) -> schemas.Why:
+    """One reason; takes the labels of its items."""
+    shown = zip(reason.contributions.tolist(), reason.disliked.tolist(), strict=True)
     parts = [
         schemas.Contribution(item_id=text, name=name, contribution=part, disliked=disliked)
-        for text, name, part, disliked in zip(
-            texts, names, reason.contributions.tolist(), reason.disliked.tolist(), strict=True
-        )
+        for (part, disliked), (text, name) in zip(shown, labels, strict=False)
     ]
     above, below = reason.others_positive, reason.others_negative
     others = schemas.Other(

@@ -119,9 +119,8 @@ class Service:
             for k, ranked in zip(group, lists, strict=True):
                 context.check()
                 unknown = dict.fromkeys([*users[k].unknown, *allow_unknown, *deny_unknown])
-                answer = list_of(snapshot, arm, asks[k].user, ranked, list(unknown))
-                answer.recommendation_id = self._given_out(arm.watcher.release, arm.number, len(ranked.items))
-                yield k, answer
+                given_out = self._given_out(arm.watcher.release, arm.number, len(ranked.items))
+                yield k, list_of(snapshot, arm, asks[k].user, ranked, list(unknown), given_out)
 
     def _given_out(self, release: str, arm: int, items: int) -> str:
         """Count a list that is given out; its id."""

@@ -7,7 +7,7 @@ The model's row of a user is joined by what was posted since: `joined`. A row th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -130,7 +130,8 @@ def histories_of(rows: Sequence[UserRow], at: int) -> Histories:
         for name in ("seen", "dislikes")
         if any(len(getattr(row, name)) for row in rows)
     }
-    return replace(Histories.of_rows([row.items for row in rows], weights, times), at=at, **others)
+    made = Histories.of_rows([row.items for row in rows], weights, times)
+    return Histories(made.indptr, made.indices, weights=made.weights, times=made.times, at=at, **others)
 
 
 def _filled(row: UserRow, at: int) -> NDArray[np.int64]:
