@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import numpy as np
 
 import komd
 from benchmarks.measure import ROOT, machine, movielens
-from benchmarks.serve import fairness, learning
+from benchmarks.serve import fairness, learning, soak
 from benchmarks.serve.load import Service, load
 
 HERE = Path(__file__).parent
@@ -23,8 +21,6 @@ RATE = 300  # requests a second
 SECONDS = 12
 WARM = 3
 TURNS = 6
-MINUTES = 10.0
-EVERY = 30.0  # seconds between two models
 
 ASKED = {
     "echo": "plain FastAPI echo",
@@ -51,20 +47,10 @@ turn (by its 99th percentile) and the median over turns. The echo is the least F
 Search by name is measured in [search.md](search.md).
 """
 
-SOAK = """
-## Ten minutes with events and new models
-
-{minutes:g} minutes at {rate:.0f} requests a second, a fifth of them events, with a new model every {every:g} s
-({reloads} loaded): **{requests:,} requests, {failed} failed**; p50 {p50:.2f} ms, p99 {p99:.1f} ms. Resident memory
-{before:.0f} MB after warm-up, {after:.0f} MB at the end ({change:+.1%}), {highest:.0f} MB at most (two models are in
-memory during a reload).
-"""
-
 
 def main(words: list[str]) -> None:
     if words[:1] == ["soak"]:
-        minutes = float(words[1]) if len(words) > 1 else MINUTES
-        found = soak(minutes)
+        found = soak.measure(lines, float(words[1]) if len(words) > 1 else soak.MINUTES)
         (HERE / "soak.json").write_text(json.dumps(found, indent=1) + "\n")
     elif words == ["learning"]:
         found = learning.measure(lines)
@@ -91,7 +77,7 @@ def page() -> str:
     if (HERE / "fairness.json").exists():
         parts.append(fairness.section(json.loads((HERE / "fairness.json").read_text())))
     if (HERE / "soak.json").exists():
-        parts.append(SOAK.format(**json.loads((HERE / "soak.json").read_text())))
+        parts.append(soak.section(json.loads((HERE / "soak.json").read_text())))
     return "".join(parts)
 
 
@@ -154,60 +140,6 @@ def latency() -> dict[str, Any]:
             "failed": int(sum(one["failed"] for one in results)),
         }
     return found
-
-
-# ---- soak ------------------------------------------------------------------------------------------------------
-
-
-def soak(minutes: float) -> dict[str, Any]:
-    _, plays = movielens()
-    rate = 100
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        models = [komd.CFKOMD(regularization=value).fit(plays) for value in (0.01, 0.02)]
-        models[0].save(folder / "model.komd")
-        file = lines(models[0], folder)["mixed"]
-        with Service.komd(folder / "model.komd", folder / "events.db") as service:
-            stop = threading.Event()
-            reloads: list[bool] = []
-
-            def renew() -> None:
-                while not stop.wait(EVERY):
-                    models[(len(reloads) + 1) % 2].save(folder / "model.komd")
-                    reloads.append(service.post("/v1/model/reload") == 200)
-
-            renewing = threading.Thread(target=renew)
-            renewing.start()
-            try:
-                load(service.port, file, rate=rate, seconds=2 * EVERY + 5, seed=1)  # two reloads belong to the warm-up
-                memory: list[float] = []
-                watching = threading.Thread(target=watch, args=(service, stop, memory))
-                watching.start()
-                found: dict[str, Any] = dict(load(service.port, file, rate=rate, seconds=60 * minutes, seed=2))
-            finally:
-                stop.set()
-                renewing.join()
-            watching.join()
-    quarter = max(1, len(memory) // 10)
-    before, after = float(np.median(memory[:quarter])), float(np.median(memory[-quarter:]))
-    return found | {
-        "machine": machine(),
-        "minutes": minutes,
-        "rate": rate,
-        "every": EVERY,
-        "reloads": sum(reloads),
-        "failed": int(found["failed"]) + sum(not taken for taken in reloads),
-        "before": before / 1e6,
-        "after": after / 1e6,
-        "highest": max(memory) / 1e6,
-        "change": after / before - 1,
-    }
-
-
-def watch(service: Service, stop: threading.Event, memory: list[float]) -> None:
-    while not stop.is_set():
-        memory.append(service.memory())
-        time.sleep(1)
 
 
 if __name__ == "__main__":
