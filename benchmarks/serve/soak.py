@@ -198,7 +198,7 @@ class _Using(_Task):
         super().__init__()
         self._client = Client(f"http://127.0.0.1:{port}", retries=10, timeout=60)
         self._rng = np.random.default_rng(number)
-        self._users = [f"client {number} user {k}" for k in range(50)]
+        self._users = [str(1_000_000 + 1000 * number + k) for k in range(50)]  # of the model's kind, else not learned
         self._known = [str(model.catalogue.users[k]) for k in range(number, 3000, CLIENTS)]
         self._items = [str(item) for item in model.catalogue.items]
         self.asked = 0
