@@ -138,6 +138,8 @@ def test_sessions_and_items_that_only_the_candidate_knows(both, serving, fitted)
     main = service.post("/v1/recommend", ask)
     assert main["arm"] == "main" and main["unknown_items"] == [NEW_ITEM]
     assert same_lists(service.post("/v1/recommend", ask | {"session_id": outside}), main)
+    line = 'komd_recommendations_total{arm="unassigned"} 1.0'  # the one without a session
+    assert until(lambda: line in service.client.get("/v1/metrics").text)
     answer = service.post("/v1/recommend", ask | {"session_id": inside})
     assert answer["arm"] == "candidate" and answer["unknown_items"] == []
     assert [row["item_id"] for row in answer["items"]] == fitted[1].recommend(histories={"x": history}, n=90).items("x")

@@ -169,6 +169,7 @@ def test_what_lists_led_to(serving, settings, shop):
     lists = [typed.post("/v1/recommend", ask) for ask in asks]
     lists += typed.post("/v1/recommend/batch", {"requests": asks})["answers"]
     lists.append(typed.get("/v1/users/eve/recommendations", n=2))
+    typed.post("/v1/recommend", asks[0] | {"impression": False})  # nobody sees it: not in the report
     ids = [each["recommendation_id"] for each in lists]
     assert len(set(ids)) == 5
     release = typed.get("/v1/model")["version"]
@@ -200,7 +201,7 @@ def test_what_lists_led_to(serving, settings, shop):
     assert found["types"] == {"view": 1, "purchase": 1, "dislike": 1, "impression": 1}
     assert "eve" not in str(typed.get("/v1/report"))
     assert until(lambda: 'komd_attributed_events_total{arm="main"} 6.0' in typed.client.get("/v1/metrics").text)
-    assert 'komd_recommendations_total{arm="main"} 5.0' in typed.client.get("/v1/metrics").text
+    assert 'komd_recommendations_total{arm="main"} 6.0' in typed.client.get("/v1/metrics").text
 
 
 def test_bad_days(typed):

@@ -103,6 +103,7 @@ class Client:
         max_per: Mapping[str, int] | None = None,
         explain: bool | None = None,
         reasons: int | None = None,
+        impression: bool | None = None,
     ) -> answers.RecommendationsJson:
         """The best items for a user id or for a history."""
         body = _given(locals())

@@ -12,6 +12,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from komd.serve.path_names import names_only
+
 __all__ = ["FloodFilter"]
 
 _SECONDS = 5.0
@@ -64,7 +66,7 @@ class FloodFilter(logging.Filter):
         with self._lock:
             held, flood.held = flood.held, 0
             flood.since = time.monotonic()  # the line with the number is one of its kind
-        words = f"{held:,} more of these in {self._seconds:g} s: {text.splitlines()[0]}"
+        words = f"{held:,} more of these in {self._seconds:g} s: {names_only(text.splitlines()[0])}"
         counted = logging.LogRecord(record.name, record.levelno, record.pathname, record.lineno, words, (), None)
         counted.counted = True
         self._handle(counted)

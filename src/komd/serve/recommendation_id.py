@@ -18,13 +18,16 @@ import os
 import time
 from typing import Literal, NamedTuple
 
-__all__ = ["ARMS", "LENGTH", "RecommendationIds", "Recommended", "recommendation_of", "today"]
+__all__ = ["ARMS", "LENGTH", "UNASSIGNED", "RecommendationIds", "Recommended", "recommendation_of", "today"]
 
 LENGTH = 32
 """Characters of an id."""
 
-ARMS: tuple[Literal["main"], Literal["candidate"]] = ("main", "candidate")
-"""The names of arms, by their numbers."""
+ARMS: tuple[Literal["main"], Literal["candidate"], Literal["unassigned"]] = ("main", "candidate", "unassigned")
+"""The names of arms, by their numbers. Unassigned are lists of nobody in particular while a candidate serves: the main
+model makes them all, so they say nothing in a comparison of the two."""
+
+UNASSIGNED = 2
 
 _RANDOM = 5
 _SIGNATURE = 8

@@ -60,14 +60,15 @@ class Impressions:
         self.lists: Counter[int] = Counter()
         """How many lists were given out, by arm."""
 
-    def count(self, release: str, arm: int, items: int) -> None:
-        """Count one list of so many items."""
+    def count(self, release: str, arm: int, items: int, *, reported: bool = True) -> None:
+        """Count one list of so many items; in the report too, if it is `reported`."""
         day = today()
         with self._lock:
-            counts = self._waiting.setdefault((day, release, arm), [0, 0])
-            counts[0] += 1
-            counts[1] += items
             self.lists[arm] += 1
+            if reported:
+                counts = self._waiting.setdefault((day, release, arm), [0, 0])
+                counts[0] += 1
+                counts[1] += items
 
     def take(self) -> Counter[ReportKey]:
         """What waits, which from now on is not here any more."""

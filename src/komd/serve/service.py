@@ -23,7 +23,7 @@ from komd.serve.event_store import EventStore
 from komd.serve.id_text import users_beginning
 from komd.serve.model_arms import Arm, ModelArms
 from komd.serve.model_snapshot import ModelSnapshot
-from komd.serve.recommendation_id import ARMS, RecommendationIds, today
+from komd.serve.recommendation_id import ARMS, UNASSIGNED, RecommendationIds, today
 from komd.serve.report_counts import Impressions, released, wilson
 from komd.serve.request_cost import LargeRequest, check_batch
 from komd.serve.response_rows import entries_of, entry_event, items_of, list_of, unknown_entry
@@ -119,13 +119,15 @@ class Service:
             for k, ranked in zip(group, lists, strict=True):
                 context.check()
                 unknown = dict.fromkeys([*users[k].unknown, *allow_unknown, *deny_unknown])
-                given_out = self._given_out(arm.watcher.release, arm.number, len(ranked.items))
+                given_out = self._given_out(asks[k], arm, len(ranked.items))
                 yield k, list_of(snapshot, arm, asks[k].user, ranked, list(unknown), given_out)
 
-    def _given_out(self, release: str, arm: int, items: int) -> str:
+    def _given_out(self, ask: schemas.Ask, arm: Arm, items: int) -> str:
         """Count a list that is given out; its id."""
-        self.impressions.count(release, arm, items)
-        return self._ids.new(release, arm)
+        release = arm.watcher.release
+        number = UNASSIGNED if self.arms.share and ask.assigned_by is None else arm.number
+        self.impressions.count(release, number, items, reported=ask.impression)
+        return self._ids.new(release, number)
 
     def _known_of(self, snapshot: ModelSnapshot, ask: schemas.Ask) -> _KnownOf:
         if ask.user is None:

@@ -2,8 +2,8 @@
 
 Where traces are sent, and how many, is said by the variables of OpenTelemetry (OTEL_EXPORTER_OTLP_ENDPOINT,
 OTEL_TRACES_SAMPLER, OTEL_SERVICE_NAME, …). A request is a span named by its method and route, a child of the span that
-the client's `traceparent` header names. Its parts are spans of their own: waiting for a thread, working, the store. No
-span has an id of a user or an item.
+the client's `traceparent` header names. Its parts are spans of their own: waiting for a thread, and working. No span
+has an id of a user or an item.
 """
 
 from __future__ import annotations

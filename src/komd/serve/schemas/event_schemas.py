@@ -185,7 +185,9 @@ class ArmReport(BaseModel):
     """What one arm of one release led to."""
 
     release: str = Field(description="Version of the model in the folder.")
-    arm: Literal["main", "candidate"]
+    arm: Literal["main", "candidate", "unassigned"] = Field(
+        description="unassigned: lists without a user or session while a candidate serves, made by the main model."
+    )
     impressions: int = Field(description="Lists given out.")
     items: int = Field(description="Items in them.")
     clicked: int = Field(description="Lists that led to an event by which an item was chosen.")

@@ -95,6 +95,9 @@ class Ask(RequestBody, json_schema_extra={"examples": [{"history": ["i7", "i42"]
     )
     explain: bool = Field(default=False, description=f"Say why; then n is at most {LIMITS.explained}.")
     reasons: int = Field(default=10, ge=1, le=100, description="How many contributions to list; the others are summed.")
+    impression: bool = Field(
+        default=True, description="Whether the list counts as given out in /v1/report: not if nobody will see it."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Ask:

@@ -128,7 +128,7 @@ function say(words) {
 // The answer, and the best score that any item gets for this history: a limit of popularity does not change what is a
 // strong match.
 async function asked(signal) {
-  const body = { ...request(state), n: state.length, explain: true, reasons: REASONS };
+  const body = { ...request(state), n: state.length, explain: true, reasons: REASONS, impression: false };
   const limited = state.limit === null ? body : { ...body, max_popularity: state.limit };
   const started = performance.now();
   const [answer, first] = await Promise.all([
