@@ -145,8 +145,8 @@ def attempt(stage: Stage, folder: Path) -> None:
         shutil.copytree(stage.root / volume.lstrip("/"), held)
         call("chown", "-R", f"{stage.user}:{stage.user}", held)
         call("mount", "--bind", held, stage.root / volume.lstrip("/"))
-    call(*stage.prefix(), *stage.entry, *"generate -o /tmp/plays.csv --users 300 --items 100".split())
-    call(*stage.prefix(), *stage.entry, *"fit /tmp/plays.csv -o plays.komd".split())
+    call(*stage.prefix(), *stage.entry, *["generate", "-o", "/tmp/plays.csv", "--users", "300", "--items", "100"])
+    call(*stage.prefix(), *stage.entry, *["fit", "/tmp/plays.csv", "-o", "plays.komd"])
     call("mount", "-o", "remount,ro", stage.root)
     wrote = subprocess.run([*stage.prefix(), "touch", "/opt/komd/x"], capture_output=True, text=True)
     assert "Read-only file system" in wrote.stderr, wrote.stderr

@@ -180,7 +180,9 @@ def test_a_refused_body_is_read_and_the_connection_goes_on(hasty):
         assert code(received(line)) == 200
 
 
-@pytest.mark.parametrize("rest", [b"0\r\n" + b"a: b\r\n" * 8, b"0\r\nx: " + b"a" * 64, b"1;" + b"a" * 64], ids=["many", "long", "size"])
+@pytest.mark.parametrize(
+    "rest", [b"0\r\n" + b"a: b\r\n" * 8, b"0\r\nx: " + b"a" * 64, b"1;" + b"a" * 64], ids=["many", "long", "size"]
+)
 def test_endless_trailers_and_sizes_of_chunks_are_cut_off(running, rest):
     """By default a body has 10 seconds: here the size ends it."""
     with socket.create_connection(("127.0.0.1", running.port)) as line:

@@ -91,7 +91,9 @@ class _Supervisor:
             started = time.monotonic()
             try:
                 self._process = self._start()
-            except OSError as error:  # no memory or no process is left: that may pass, and it counts as one more failure
+            except (
+                OSError
+            ) as error:  # no memory or no process is left: that may pass, and it counts as one more failure
                 log.error("%s cannot be started: %s", self._name, error.strerror)
 
     def stop(self) -> None:
