@@ -69,7 +69,8 @@ class Stage:
     def prefix(self) -> list[str]:
         """What comes before a command to run it inside."""
         passed = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
-        given = [f"{name}={value}" for name, value in (passed | self.arguments | self.environment).items() if value]
+        arguments = {name: value for name, value in self.arguments.items() if value}  # without a value they are not set
+        given = [f"{name}={value}" for name, value in (passed | arguments | self.environment).items()]
         user = ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups"] if self.user else []
         inside = ["sh", "-c", 'cd "$0" && exec "$@"', self.directory]
         return ["chroot", str(self.root), "env", "-i", *given, *user, *inside]
@@ -144,8 +145,8 @@ def attempt(stage: Stage, folder: Path) -> None:
         shutil.copytree(stage.root / volume.lstrip("/"), held)
         call("chown", "-R", f"{stage.user}:{stage.user}", held)
         call("mount", "--bind", held, stage.root / volume.lstrip("/"))
-    fit = "komd generate -o /tmp/plays.csv --users 300 --items 100 && komd fit /tmp/plays.csv -o plays.komd"
-    call(*stage.prefix(), "sh", "-ec", fit)
+    call(*stage.prefix(), *stage.entry, *["generate", "-o", "/tmp/plays.csv", "--users", "300", "--items", "100"])
+    call(*stage.prefix(), *stage.entry, *["fit", "/tmp/plays.csv", "-o", "plays.komd"])
     call("mount", "-o", "remount,ro", stage.root)
     wrote = subprocess.run([*stage.prefix(), "touch", "/opt/komd/x"], capture_output=True, text=True)
     assert "Read-only file system" in wrote.stderr, wrote.stderr

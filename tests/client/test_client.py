@@ -140,10 +140,36 @@ def test_threads_have_connections_of_their_own(client):
     assert len(found) == 8 and all(each == found[0] for each in found)
 
 
-@pytest.mark.parametrize("address", ["recs.example", "ftp://x", "http://", "http://x?y=1"])
+@pytest.mark.parametrize(
+    "address", ["recs.example", "ftp://x", "http://", "http://x?y=1", "http://x:99999", "http://[x"]
+)
 def test_an_address_that_is_none(address):
     with pytest.raises(InputError, match="an address is like https"):
         Client(address)
+
+
+def test_secrets_are_in_no_error():
+    for token in ("a-secret\n", "a-secret b", "a-secret\x00", "a-secret€", "a-secret\r\nHost: x"):
+        with pytest.raises(InputError, match="a token has neither") as error:
+            Client("http://127.0.0.1:9", token=token)
+        assert "a-secret" not in str(error.value)
+    with pytest.raises(InputError, match="an address is like https") as error:
+        Client("http://ana:a-secret@recs.example")
+    assert "a-secret" not in str(error.value)
+
+
+def test_retries_that_are_none():
+    with pytest.raises(InputError, match="retries must be at least 0, got -1"):
+        Client("http://127.0.0.1:9", retries=-1)
+
+
+def test_threads_that_ended_leave_no_connections(client, service):
+    """A thread for each request is common; the connections of all of them would be open at once."""
+    for _ in range(20):
+        thread = threading.Thread(target=client.health)
+        thread.start()
+        thread.join()
+    assert len(service.server.server_state.connections) < 10
 
 
 class Flaky(http.server.BaseHTTPRequestHandler):
@@ -152,8 +178,11 @@ class Flaky(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     plan: list[int | None]
     asked: list[str]
+    together: threading.Barrier | None = None
 
     def do_GET(self):
+        if self.together is not None:
+            self.together.wait()
         self.asked.append(self.path)
         status = self.plan.pop(0)
         if status is None:
@@ -183,7 +212,8 @@ def flaky():
 
 
 @pytest.mark.parametrize(
-    ("plan", "tries"), [([503, 429, 200], 3), ([None, 200], 2), ([200], 1), ([500], 1), ([503, 503, 503], 3)]
+    ("plan", "tries"),
+    [([503, 429, 200], 3), ([None, 200], 2), ([200], 1), ([500], 1), ([301], 1), ([503, 503, 503], 3)],
 )
 def test_what_is_worth_another_try_is_tried_again(flaky, plan, tries):
     handler, address = flaky
@@ -195,6 +225,20 @@ def test_what_is_worth_another_try_is_tried_again(flaky, plan, tries):
             with pytest.raises(ServiceError, match=f"{expected}: busy"):
                 client.health()
     assert len(handler.asked) == tries
+
+
+def test_connections_that_the_service_closed_are_replaced(flaky):
+    """All that are kept may be stale: the second try is not by another one of them."""
+    handler, address = flaky
+    handler.plan[:], handler.together = [200, 200], threading.Barrier(2, timeout=20)
+    with Client(address, retries=0) as client:
+        threads = [threading.Thread(target=client.health) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        handler.plan[:], handler.together = [None, 200], None
+        assert client.health()["status"] == "ok" and len(handler.asked) == 4
 
 
 def test_a_service_that_is_not_there():

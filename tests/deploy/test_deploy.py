@@ -62,6 +62,16 @@ def test_shell_scripts_parse(file):
     subprocess.run(["sh", "-n", DEPLOY / file], check=True)
 
 
+@pytest.mark.parametrize(("given", "said"), [({}, "-"), ({"NUMBA_CPU_NAME": ""}, "-"), ({"NUMBA_CPU_NAME": "a"}, "a")])
+def test_the_image_compiles_for_the_processor_it_was_built_for(tmp_path, given, said):
+    """Without a build argument, ENV sets the variable to nothing, and that is another processor to Numba."""
+    (tmp_path / "komd").write_text('#!/bin/sh\necho "${NUMBA_CPU_NAME--} $*"\n')
+    (tmp_path / "komd").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "NUMBA_CACHE_DIR": str(tmp_path)} | given
+    words = ["sh", DEPLOY / "entrypoint.sh", "serve", "a b"]
+    assert subprocess.run(words, env=environment, capture_output=True, text=True).stdout == f"{said} serve a b\n"
+
+
 def test_compose_is_consistent():
     yaml = pytest.importorskip("yaml")
     said = yaml.safe_load((ROOT / "compose.yaml").read_text())

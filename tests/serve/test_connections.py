@@ -134,3 +134,74 @@ def test_too_many_connections_are_503(hasty):
             line.close()
     time.sleep(0.3)
     assert hasty.get("/v1/health")
+
+
+def kept(port, raw, then, wait=8.0):
+    """Whether a connection is still open `wait` seconds after its request was answered and `then` was sent."""
+    with socket.create_connection(("127.0.0.1", port)) as line:
+        line.sendall(raw)
+        line.settimeout(5)
+        assert line.recv(65536)
+        line.sendall(then)
+        line.settimeout(wait)
+        try:
+            while line.recv(65536):
+                pass
+        except TimeoutError:
+            return True
+        except ConnectionError:
+            pass
+        return False
+
+
+REFUSED = b"POST /v1/events HTTP/1.1\r\nHost: evil.example\r\n"
+
+
+@pytest.mark.parametrize(
+    ("raw", "then"),
+    [
+        (REFUSED + b"Content-Length: 9000\r\n\r\n", b"a"),  # refused before its body came, which never ends
+        (REFUSED + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\na\r\n"),
+        (REFUSED + b"Content-Length: 1\r\n\r\n", b"a"),  # refused before its body came, which does end
+        (b"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"\r\n"),  # an empty line before the next request
+    ],
+    ids=["endless body", "endless chunks", "late body", "empty line"],
+)
+def test_what_follows_an_answer_does_not_keep_a_connection(hasty, raw, then):
+    assert not kept(hasty.port, raw, then)
+
+
+def test_a_refused_body_is_read_and_the_connection_goes_on(hasty):
+    with socket.create_connection(("127.0.0.1", hasty.port)) as line:
+        line.sendall(REFUSED + b"Content-Length: 3\r\n\r\n")
+        line.settimeout(5)
+        assert code(line.recv(65536)) == 421
+        line.sendall(b"abc" + request("GET", "/v1/health"))
+        assert code(received(line)) == 200
+
+
+@pytest.mark.parametrize(
+    "rest", [b"0\r\n" + b"a: b\r\n" * 8, b"0\r\nx: " + b"a" * 64, b"1;" + b"a" * 64], ids=["many", "long", "size"]
+)
+def test_endless_trailers_and_sizes_of_chunks_are_cut_off(running, rest):
+    """By default a body has 10 seconds: here the size ends it."""
+    with socket.create_connection(("127.0.0.1", running.port)) as line:
+        line.sendall(b"POST /v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n" + rest)
+        line.settimeout(5)
+        more = (b"a: b\r\n" if rest.endswith(b"\n") else b"a") * 1000
+        with pytest.raises((ConnectionError, TimeoutError)) as stopped:
+            for _ in range(40_000_000 // len(more)):
+                line.sendall(more)
+        assert not isinstance(stopped.value, TimeoutError)
+
+
+def test_trailers_are_no_headers(settings, serving, tmp_path):
+    """A proxy adds its headers to the head; what a client sends after the body would come last."""
+    secret = "0123456789abcdef0123"
+    (tmp_path / "tokens").write_text(secret)
+    service = serving(replace(settings, token_file=tmp_path / "tokens"))
+    head = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    body = b'Transfer-Encoding: chunked\r\n\r\ne\r\n{"history":[]}\r\n0\r\n'
+    given = b"Authorization: Bearer " + secret.encode() + b"\r\n"
+    assert code(service.send(head + given + body + b"\r\n")) == 200
+    assert code(service.send(head + body + given + b"\r\n")) == 401

@@ -122,3 +122,20 @@ def test_a_trusted_proxy_says_which_origin_is_ours(settings, serving):
     ours = ["X-Forwarded-Proto: https", "X-Forwarded-Host: recs.example", "Origin: https://recs.example"]
     assert code(service.send(request("GET", "/v1/model", *ours))) == 200
     assert code(service.send(request("GET", "/v1/model", *ours[1:]))) == 403
+
+
+def test_an_open_quote_does_not_take_in_what_the_proxy_added():
+    """The client leaves a quote open, which the first quote of the proxy would close."""
+    for lie in ('for=6.6.6.6;a="', 'for=6.6.6.6;a="b\\', 'for="', 'for=6.6.6.6;a="";b="'):
+        for truth in ('for="[2001:db8:9::1]:47"', 'for="203.0.113.9";proto=https', "for=203.0.113.9"):
+            assert seen("10.0.0.1", forwarded=f"{lie}, {truth}").address in ("10.0.0.1", "203.0.113.9"), (lie, truth)
+            given = [(b"forwarded", lie.encode()), (b"forwarded", truth.encode())]
+            assert PROXIES.seen("10.0.0.1", given).address in ("10.0.0.1", "203.0.113.9"), (lie, truth)
+    assert seen("10.0.0.1", forwarded='for=6.6.6.6, for="203.0.113.9";by="a,b;c"; proto=http').scheme == "http"
+
+
+def test_addresses_of_one_ipv6_network_are_one_client(settings, serving, clients):
+    service = serving(replace(settings, trusted_proxies=("127.0.0.1",)))
+    for address in ("2001:db8:7::1", "2001:db8:7::2:1", "2001:db8:8::1", "203.0.113.9", "::ffff:203.0.113.9"):
+        assert code(service.send(request("GET", "/v1/model", f"X-Forwarded-For: {address}"))) == 200
+    assert clients == ["2001:db8:7::/64"] * 2 + ["2001:db8:8::/64"] + ["203.0.113.9"] * 2

@@ -386,3 +386,10 @@ def test_a_page_by_tls_shows_images_by_tls_alone(catalogue):
         assert "img-src 'self' https:;" in secure.client.get("/").headers["content-security-policy"]
     finally:
         secure.stop()
+
+
+def test_an_address_that_anybody_may_have_written(open_page, service):
+    """Parts that are no ids are left out: they neither stop the page nor lead it to other parts of the service."""
+    (known,) = popular(service, 1)
+    page = open_page(f"{service.address}/#%ff&../model&{'9' * 300}&%00&not=%fe&{known}")
+    assert page.locator("#history li").evaluate_all("all => all.map((one) => one.dataset.id)") == [known]

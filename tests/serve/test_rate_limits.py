@@ -96,7 +96,7 @@ def test_processes_share_what_they_count(tmp_path):
     assert 200 <= passed < 300  # alone, each lets 200 pass; some may be lost between the two
 
 
-@pytest.mark.parametrize("rate", [0, -1, float("nan"), float("inf")])
+@pytest.mark.parametrize("rate", [0, -1, 5e-324, float("nan"), float("inf")])
 def test_rates_that_are_refused(settings, rate):
     with pytest.raises(InputError, match="token_rate is requests a second"):
         replace(settings, limits=Limits(token_rate=rate)).check()

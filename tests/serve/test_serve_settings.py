@@ -48,7 +48,19 @@ def test_a_token_file_that_others_can_read(shop, tmp_path):
     assert Settings(model=shop, store="sqlite:///x.db", token_file=file, host="0.0.0.0").check() == []
 
 
-@pytest.mark.parametrize("origin", ["*", "shop.example", "https://*.example", "https://shop.example/"])
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
+def test_files_are_checked_now_and_then(shop, seconds):
+    with pytest.raises(InputError, match="watch_seconds is more than 0"):
+        Settings(model=shop, store="sqlite:///x.db", watch_seconds=seconds).check()
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *("*", "shop.example", "https://*.example", "https://shop.example/", "https://", "https://shop.example:99999"),
+        "https://ana@shop.example",
+    ],
+)
 def test_origins_are_named_in_full(shop, origin):
     with pytest.raises(InputError, match=r"an origin is like https://shop\.example"):
         Settings(model=shop, store="sqlite:///x.db", origins=(origin,)).check()

@@ -86,3 +86,17 @@ def test_without_the_option_nothing_is_loaded(shop, tmp_path):
         "print(any(name.startswith('opentelemetry.sdk') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_a_collector_that_is_gone_delays_nothing(shop, tmp_path):
+    """It is tried for a minute here, and `stop` waits half of that."""
+    service = Command(
+        *("serve", shop / "shop.komd", "--port", "0", "--tracing", "--store", f"sqlite:///{tmp_path / 'e.db'}"),
+        OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9",
+        OTEL_EXPORTER_OTLP_TIMEOUT="60",
+        OTEL_BSP_SCHEDULE_DELAY="100",
+    ).wait()
+    assert service.client.head("/v1/health").status_code == 200
+    assert until(lambda: service.client.get("/v1/model").status_code == 200)
+    _, _, errors = service.stop()
+    assert all(line[:2] == "20" for line in errors.splitlines() if "export" in line), "lines of the log have a time"

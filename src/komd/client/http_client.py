@@ -6,17 +6,17 @@ service's own default holds. Requests that change nothing, or may be sent twice,
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import random
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, cast
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from komd.client import answers
 from komd.errors import InputError, KomdError
@@ -54,18 +54,21 @@ class Client:
     """
 
     def __init__(self, address: str, *, token: str | None = None, timeout: float = 10.0, retries: int = 2) -> None:
-        parts = urlsplit(address)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-            raise InputError(f"an address is like https://recs.example, got {address!r}")
+        parts = _parts(address)
+        if retries < 0:
+            raise InputError(f"retries must be at least 0, got {retries}")
         self._parts = parts
         self._timeout = timeout
         self._retries = retries
         self._headers = {"accept": "application/json"}
         if token is not None:
+            if not (token.isascii() and token.isprintable() and token.split() == [token]):  # an error must not show it
+                raise InputError(
+                    "a token has neither blanks nor ends of lines nor odd characters; read alone, strip it"
+                )
             self._headers["authorization"] = f"Bearer {token}"
         self._context = ssl.create_default_context() if parts.scheme == "https" else None
-        self._local = threading.local()
-        self._open: set[http.client.HTTPConnection] = set()
+        self._idle: list[http.client.HTTPConnection] = []  # at most as many as there were requests at the same time
 
     def __enter__(self) -> Client:
         return self
@@ -76,10 +79,9 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connections of all threads."""
-        for connection in list(self._open):
-            connection.close()
-        self._open.clear()
+        """Close the connections that are kept."""
+        while self._idle:
+            self._idle.pop().close()
 
     # ---- recommending -----------------------------------------------------------------------------------------
 
@@ -231,44 +233,52 @@ class Client:
         raise AssertionError("unreachable")
 
     def _exchange(self, method: str, target: str, body: bytes | None) -> tuple[int, http.client.HTTPMessage, bytes]:
-        kept = getattr(self._local, "connection", None) is not None
         try:
-            return self._exchange_once(method, target, body)
-        except _AT_ONCE:
-            if not kept:
-                raise
-            return self._exchange_once(method, target, body)  # the service had closed the connection meanwhile
+            kept = self._idle.pop()
+        except IndexError:
+            kept = None
+        if kept is not None:
+            with contextlib.suppress(*_AT_ONCE):  # the service had closed the connection meanwhile
+                return self._exchange_by(kept, method, target, body)
+        return self._exchange_by(self._connect(), method, target, body)
 
-    def _exchange_once(
-        self, method: str, target: str, body: bytes | None
+    def _exchange_by(
+        self, connection: http.client.HTTPConnection, method: str, target: str, body: bytes | None
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
-        connection = self._connection()
         headers = self._headers | ({} if body is None else {"content-type": "application/json"})
         try:
             connection.request(method, target, body, headers)
             answer = connection.getresponse()
             content = answer.read()
         except BaseException:
-            self._local.connection = None
-            self._open.discard(connection)
             connection.close()
             raise
+        if connection.sock is not None:
+            self._idle.append(connection)
         return answer.status, answer.headers, content
 
-    def _connection(self) -> http.client.HTTPConnection:
-        """The connection of this thread."""
-        found: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
-        if found is None:
-            host, port = self._parts.hostname or "", self._parts.port
-            if self._context is not None:
-                found = http.client.HTTPSConnection(host, port, timeout=self._timeout, context=self._context)
-            else:
-                found = http.client.HTTPConnection(host, port, timeout=self._timeout)
-            found.connect()
-            found.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._local.connection = found
-            self._open.add(found)
-        return found
+    def _connect(self) -> http.client.HTTPConnection:
+        host, port = self._parts.hostname or "", self._parts.port
+        made: http.client.HTTPConnection
+        if self._context is not None:
+            made = http.client.HTTPSConnection(host, port, timeout=self._timeout, context=self._context)
+        else:
+            made = http.client.HTTPConnection(host, port, timeout=self._timeout)
+        made.connect()
+        made.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return made
+
+
+def _parts(address: str) -> SplitResult:
+    """The parts of an address; InputError, which does not repeat a password, if it is none."""
+    try:
+        parts = urlsplit(address)
+        plain = bool(parts.hostname) and (parts.port or 1) > 0 and not parts.query and "@" not in parts.netloc
+    except ValueError:
+        plain = False
+    if not plain or parts.scheme not in ("http", "https"):
+        raise InputError(f"an address is like https://recs.example, got {address.rpartition('@')[2]!r}")
+    return parts
 
 
 def _answer(status: int, headers: http.client.HTTPMessage, content: bytes) -> Any:
@@ -278,7 +288,7 @@ def _answer(status: int, headers: http.client.HTTPMessage, content: bytes) -> An
         found = json.loads(content) if is_json else content.decode("utf-8", "replace")
     except ValueError:
         raise ServiceError(f"the service answered {status} with what is not JSON", status) from None
-    if status >= 400:
+    if status >= 300:  # a redirection, of a proxy, is not followed: it may lead the token elsewhere
         detail = found.get("detail") if isinstance(found, dict) else None
         raise ServiceError(f"{status}: {detail or http.client.responses.get(status, 'error')}", status)
     return found

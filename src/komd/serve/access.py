@@ -24,7 +24,7 @@ from komd.serve import request_context
 from komd.serve.forwarded import ForwardedRequest, TrustedProxies
 from komd.serve.path_names import names_only
 from komd.serve.prometheus import ServiceMetrics
-from komd.serve.rate_limits import RateLimit, RateSlots, address_key
+from komd.serve.rate_limits import RateLimit, RateSlots, address_key, address_name
 from komd.serve.request_context import RequestContext
 from komd.serve.roles import ROLES, role_needed
 from komd.serve.serve_settings import Settings, is_loopback
@@ -131,7 +131,7 @@ class AccessControl:
             else:
                 caller = self._authorize(scope, headers)
                 receive_body = await self._body(scope, headers, receive)
-                client = caller.token.key if caller.token else caller.address
+                client = caller.token.key if caller.token else address_name(caller.address)
                 deadline = time.monotonic() + self.limits.request_seconds
                 request_context.enter(RequestContext(client, deadline, receive))
                 await self._app(scope, receive_body, send_with_headers)

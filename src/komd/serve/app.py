@@ -106,6 +106,7 @@ def from_environment() -> AccessControl | TracedApplication:
 
     settings = Settings.from_text(os.environ[VARIABLE])
     log_to_stderr()
+    on_hangup(lambda: None)  # while it starts: everything is about to be read anyway
     end_with_parent(os.environ[SHARED])
     access = create(settings)
     on_hangup(access.reread)

@@ -1,16 +1,21 @@
-"""What a worker does beside answering: it looks for new models, tokens and decisions, and keeps the metrics true."""
+"""What a worker does beside answering: it looks for new models, tokens and decisions, and keeps the metrics true.
+
+Nobody starts a task again that has ended: each goes on after any error.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import traceback
 from collections import Counter
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
 from komd.serve.event_store import EventStore, StoreError
 from komd.serve.model_arms import Arm, ModelArms
+from komd.serve.path_names import names_only
 from komd.serve.prometheus import ServiceMetrics
 from komd.serve.recommendation_id import ARMS
 from komd.serve.serve_settings import Settings
@@ -47,6 +52,18 @@ def background_tasks(
         yield _watch_learner(service, metrics)
 
 
+@contextlib.contextmanager
+def _survived(words: str) -> Iterator[None]:
+    """Go on after any error. Those of the store are reported by requests that need it; the message may name users."""
+    try:
+        yield
+    except StoreError:
+        pass
+    except Exception as error:
+        frames = names_only("".join(traceback.format_tb(error.__traceback__)))
+        log.error("%s failed: %s\n%s", words, type(error).__name__, frames)
+
+
 async def _watch(arm: Arm, metrics: ServiceMetrics, seconds: float) -> None:
     """Check for a new model every so many seconds; count all models that were loaded or refused since."""
     watcher, reloads, refusals = arm.watcher, 0, 0
@@ -79,9 +96,10 @@ async def _watch_store(events: EventStore, metrics: ServiceMetrics) -> None:
     """Show in the metrics whether the database answers."""
     failures = 0
     while True:
-        metrics.circuit_open.set(events.is_refusing)
-        metrics.store_failures.inc(events.failures - failures)
-        failures = events.failures
+        with _survived("looking whether the store answers"):
+            metrics.circuit_open.set(events.is_refusing)
+            metrics.store_failures.inc(events.failures - failures)
+            failures = events.failures
         await asyncio.sleep(_GAUGE_SECONDS)
 
 
@@ -91,27 +109,33 @@ async def _report(service: Service, metrics: ServiceMetrics) -> None:
     attributed: Counter[int] = Counter()
     while True:
         await asyncio.sleep(_REPORT_SECONDS)
-        for metric, before, now in (
-            (metrics.lists, lists, service.impressions.lists),
-            (metrics.attributed, attributed, service.events.attributed),
-        ):
-            for arm, count in list(now.items()):
-                metric.labels(ARMS[arm]).inc(count - before[arm])
-                before[arm] = count
-        waiting = service.impressions.take()
-        if waiting:
-            try:
-                await asyncio.shield(asyncio.wrap_future(service.events.count(waiting)))
-            except StoreError as error:
-                service.impressions.put_back(waiting)
-                log.debug("lists are counted later: %s", error)
+        with _survived("counting lists"):
+            for metric, before, now in (
+                (metrics.lists, lists, service.impressions.lists),
+                (metrics.attributed, attributed, service.events.attributed),
+            ):
+                for arm, count in list(now.items()):
+                    metric.labels(ARMS[arm]).inc(count - before[arm])
+                    before[arm] = count
+            await _counted(service)
+
+
+async def _counted(service: Service) -> None:
+    waiting = service.impressions.take()
+    if waiting:
+        try:
+            await asyncio.shield(asyncio.wrap_future(service.events.count(waiting)))
+        except Exception as error:
+            service.impressions.put_back(waiting)
+            log.debug("lists are counted later: %s", type(error).__name__)
+            raise
 
 
 async def _watch_availability(service: Service) -> None:
     """Take in what other processes stored of the availability of items."""
     while True:
         await asyncio.sleep(_AVAILABILITY_SECONDS)
-        with contextlib.suppress(StoreError):  # requests that need the store report it
+        with _survived("reading which items are available"):
             await asyncio.to_thread(service.read_availability)
 
 
@@ -119,17 +143,18 @@ async def _watch_tokens(tokens: TokenFile, seconds: float) -> None:
     """Check for new tokens every so many seconds."""
     while True:
         await asyncio.sleep(seconds)
-        await asyncio.to_thread(tokens.refresh)
+        with _survived("reading the tokens"):
+            await asyncio.to_thread(tokens.refresh)
 
 
 async def _watch_learner(service: Service, metrics: ServiceMetrics) -> None:
     """Show in the metrics what the model in use has learned, and how old the oldest event is that it has not."""
     while True:
-        state = service.watcher.learned
-        if state is not None:
-            metrics.learned_seq.set(state.seq)
-            metrics.learned_events.set(state.events)
-            metrics.publications.set(state.publications)
-        with contextlib.suppress(StoreError):
+        with _survived("looking what was learned"):
+            state = service.watcher.learned
+            if state is not None:
+                metrics.learned_seq.set(state.seq)
+                metrics.learned_events.set(state.events)
+                metrics.publications.set(state.publications)
             metrics.behind.set(await asyncio.to_thread(service.seconds_behind))
         await asyncio.sleep(_GAUGE_SECONDS)

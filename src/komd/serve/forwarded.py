@@ -19,9 +19,8 @@ __all__ = ["ForwardedRequest", "TrustedProxies"]
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
-_LONGEST = 2000  # characters of a Forwarded header: matching quotes may take the square of it
-_ELEMENT = re.compile(r'(?:[^,"]|"(?:\\.|[^"\\])*")+')
-_PAIR = re.compile(r'([\w-]+)=("(?:\\.|[^"\\])*"|[^;,"\s]*)')
+_LONGEST = 2000  # characters of a Forwarded header
+_PAIR = re.compile(r'\s*(?:([\w-]+)=("(?:\\.|[^"\\])*"|[^;,"\s]*))?\s*([;,]|$)')
 
 
 class ForwardedRequest(NamedTuple):
@@ -80,12 +79,9 @@ class TrustedProxies:
         return ForwardedRequest(client, None if scheme is None else scheme.lower(), said(b"x-forwarded-host"))
 
     def _standard(self, peer: str, text: str) -> ForwardedRequest:
-        if len(text) > _LONGEST:
+        elements = _elements(text[: _LONGEST + 1])
+        if elements is None or len(text) > _LONGEST:
             return ForwardedRequest(peer)
-        elements = [
-            {name.lower(): _unquoted(value) for name, value in _PAIR.findall(element)}
-            for element in _ELEMENT.findall(text)
-        ]
         client, hops = self._walk(peer, [element.get("for", "unknown") for element in elements])
         if not hops:
             return ForwardedRequest(peer)
@@ -109,6 +105,33 @@ def _joined(headers: _Headers) -> dict[bytes, str]:
 
 def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",")] if text.strip() else []
+
+
+def _elements(text: str) -> list[dict[str, str]] | None:
+    """The elements of a Forwarded header; None if it is not written as one.
+
+    A quote that a client leaves open would end at the first one of the proxy's own element, which would then be read as
+    a part of the client's: so all of the text must be read, pair by pair.
+
+    >>> _elements('for=192.0.2.1;proto=https, for="[2001:db8::1]:80"')
+    [{'for': '192.0.2.1', 'proto': 'https'}, {'for': '[2001:db8::1]:80'}]
+    >>> _elements('for=6.6.6.6;a=", for="[2001:db8::1]:80"') is None
+    True
+    """
+    found: list[dict[str, str]] = [{}]
+    at = 0
+    while at <= len(text):
+        pair = _PAIR.match(text, at)
+        if pair is None:
+            return None
+        if pair[1]:
+            found[-1][pair[1].lower()] = _unquoted(pair[2])
+        if not pair[3]:
+            return found
+        if pair[3] == ",":
+            found.append({})
+        at = pair.end()
+    return found
 
 
 def _unquoted(value: str) -> str:

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from komd.errors import InputError, KomdError
+from komd.serve.path_names import names_only
 from komd.serve.process_signals import unwound_by_sigterm
 from komd.serve.publication import Publication, publication_folder
 from komd.serve.serve_settings import VARIABLE, Settings
@@ -88,7 +89,12 @@ class _Supervisor:
             if self._stopping.wait(pause):
                 return
             started = time.monotonic()
-            self._process = self._start()
+            try:
+                self._process = self._start()
+            except (
+                OSError
+            ) as error:  # no memory or no process is left: that may pass, and it counts as one more failure
+                log.error("%s cannot be started: %s", self._name, error.strerror)
 
     def stop(self) -> None:
         """End the learner; it has a few seconds to finish what it writes."""
@@ -139,7 +145,7 @@ def main() -> None:
         sys.exit(2)
     except Exception as error:
         words = f": {error}" if settings.log_ids else ""  # a message may name users
-        frames = "".join(traceback.format_tb(error.__traceback__))
+        frames = names_only("".join(traceback.format_tb(error.__traceback__)))
         log.error("the learner failed: %s%s\n%s", type(error).__name__, words, frames)
         sys.exit(1)
     finally:

@@ -17,7 +17,7 @@ import secrets
 import time
 from pathlib import Path
 
-__all__ = ["RateLimit", "RateSlots", "address_key"]
+__all__ = ["RateLimit", "RateSlots", "address_key", "address_name"]
 
 _FILE = "komd-rates"
 _WAYS = 4  # slots among which a key has its place
@@ -117,3 +117,18 @@ def address_key(address: str) -> bytes:
         return address.encode()
     parsed = getattr(parsed, "ipv4_mapped", None) or parsed
     return parsed.packed[:8] if parsed.version == 6 else parsed.packed
+
+
+@functools.lru_cache(4096)
+def address_name(address: str) -> str:
+    """What counts as one address, as text: requests of one customer are those of one client.
+
+    >>> address_name("2001:db8::1"), address_name("192.0.2.1"), address_name("::ffff:192.0.2.1"), address_name("unix")
+    ('2001:db8::/64', '192.0.2.1', '192.0.2.1', 'unix')
+    """
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    parsed = getattr(parsed, "ipv4_mapped", None) or parsed
+    return str(parsed) if parsed.version == 4 else f"{ipaddress.ip_address(address_key(address) + bytes(8))}/64"

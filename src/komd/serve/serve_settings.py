@@ -159,6 +159,8 @@ class Settings:
             raise InputError(f"learn_seconds is between 0 and a day (86400), got {self.learn_seconds}")
         if self.learn_events < 1:
             raise InputError(f"learn_events must be at least 1, got {self.learn_events}")
+        if not 0 < self.watch_seconds <= 86_400:
+            raise InputError(f"watch_seconds is more than 0 and at most a day (86400), got {self.watch_seconds}")
         if not 0 <= self.share <= 1:
             raise InputError(f"share is between 0 % and 100 %, got {100 * self.share:g} %")
         if self.candidate is not None and self.candidate.resolve() == self.model.resolve():
@@ -174,8 +176,8 @@ class Settings:
                 raise InputError(f"a trusted proxy is an address or a network like 10.0.0.0/8, got {proxy!r}") from None
         for name in ("token_rate", "address_rate"):
             rate = getattr(self.limits, name)
-            if rate is not None and not 0 < rate <= 1e6:
-                raise InputError(f"{name} is requests a second, more than 0 and at most a million; got {rate:g}")
+            if rate is not None and not 1e-6 <= rate <= 1e6:
+                raise InputError(f"{name} is requests a second, a millionth to a million; got {rate:g}")
         if self.images is not None and self.items is None:
             raise InputError("images names a column of the table of items, and none is given (items)")
         if self.filters and self.items is None:
@@ -212,7 +214,8 @@ def _is_origin(text: str) -> bool:
     """
     try:
         parts = urlsplit(text)
-        return f"{parts.scheme}://{parts.netloc}" == text and parts.scheme in ("http", "https") and "*" not in text
+        plain = parts.hostname and "@" not in text and "*" not in text and (parts.port or 1) > 0  # reading it checks it
+        return bool(plain) and f"{parts.scheme}://{parts.netloc}" == text and parts.scheme in ("http", "https")
     except ValueError:
         return False
 

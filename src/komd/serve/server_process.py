@@ -155,6 +155,7 @@ def log_to_stderr() -> None:
             ("komd.serve", logging.INFO),
             ("uvicorn.error", logging.WARNING),
             ("asyncio", logging.WARNING),  # says so when no connection can be accepted
+            ("opentelemetry", logging.WARNING),  # says so when traces cannot be sent
         ):
             logger = logging.getLogger(name)
             logger.addHandler(handler)

@@ -9,6 +9,7 @@ has an id of a user or an item.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["TracedApplication", "part"]
 
 _HEADERS = ("traceparent", "tracestate")
+_SHUTDOWN_SECONDS = 3.0  # for the last traces: a collector that does not answer is not waited for any longer
 _traced: ContextVar[tuple[Tracer, Span] | None] = ContextVar("komd_span", default=None)
 
 
@@ -53,7 +55,7 @@ class TracedApplication:
             raise InputError(f"tracing needs {error.name}: {install('serve', 'tracing')}") from error
         self._app = app
         self.limits, self.reread = app.limits, app.reread
-        self._provider = TracerProvider(resource=Resource.create(_named()))
+        self._provider = TracerProvider(resource=Resource.create(_named()), shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         # It is not made the provider of all: FastAPI would add spans of its own, with addresses that have ids.
         self._tracer = self._provider.get_tracer("komd")
@@ -63,7 +65,9 @@ class TracedApplication:
             try:
                 await self._app(scope, receive, send)
             finally:
-                self._provider.shutdown()
+                ending = threading.Thread(target=self._provider.shutdown, name="komd-tracing", daemon=True)
+                ending.start()
+                ending.join(_SHUTDOWN_SECONDS)
             return
         await self._traced(scope, receive, send)
 

@@ -219,14 +219,25 @@ async function showUser(user) {
   }
 }
 
+// The ids in an address, which anybody may have written: parts that are none are left out.
+function decoded(texts) {
+  return texts.flatMap((text) => {
+    try {
+      return [decodeURIComponent(text)];
+    } catch {
+      return [];
+    }
+  });
+}
+
 // Items by their ids, a few at a time. One that the model does not know any more is left out.
 async function named(texts, signal) {
   const found = [];
   const next = texts.entries();
   const worker = async () => {
     for (const [k, text] of next) {
-      found[k] = await retried(() => ask(`/v1/items/${text}`, { signal }), { signal, trouble: tell }).catch((error) => {
-        if (error.status !== 404) throw error;
+      found[k] = await retried(() => ask(`/v1/items/${id(text)}`, { signal }), { signal, trouble: tell }).catch((error) => {
+        if (error.status !== 404 && error.status !== 422) throw error;
       });
     }
   };
@@ -283,8 +294,8 @@ async function begin() {
   find("about").textContent = `${whole(model.items)} items, ${whole(model.users)} users, ${whole(model.interactions)} choices`;
   suggest(popular.items);
   const disliked = given.filter((text) => text.startsWith(DISLIKED)).map((text) => text.slice(DISLIKED.length));
-  const items = await named(given.filter((text) => !text.startsWith(DISLIKED)), signal);
-  const dislikes = await named(disliked, signal);
+  const items = await named(decoded(given.filter((text) => !text.startsWith(DISLIKED))), signal);
+  const dislikes = await named(decoded(disliked), signal);
   const taken = new Set([...state.history, ...state.dislikes].map((item) => item.item_id)); // picked while this was loaded
   const fresh = (all) => all.filter((item) => !taken.has(item.item_id));
   await setHistory([...state.history, ...fresh(items)], state.whose, [...state.dislikes, ...fresh(dislikes)]);
