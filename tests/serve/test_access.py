@@ -69,7 +69,7 @@ def test_pages_of_other_sites(running, settings, serving):
         assert running.client.post("/v1/model/reload", headers={"origin": origin}).status_code == 403
         ask = {"origin": origin, "access-control-request-method": "POST"}
         assert running.client.options("/v1/events", headers=ask).status_code == 403
-    named = serving(replace(settings, origins=("https://shop.example",)))
+    named = serving(replace(settings, origins=("https://Shop.example:443",)))
     good = {"origin": "https://shop.example", "access-control-request-method": "POST"}
     answer = named.client.options("/v1/recommend", headers=good)
     assert answer.status_code == 204 and answer.headers["access-control-allow-origin"] == "https://shop.example"

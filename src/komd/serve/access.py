@@ -81,7 +81,7 @@ class AccessControl:
         self.limits = settings.limits
         self._metrics = metrics
         self._tokens = tokens
-        self._origins = {origin.encode() for origin in settings.origins}
+        self._origins = {_origin(parts.scheme, parts.netloc) for parts in map(urlsplit, settings.origins)}
         self._headers = _headers(settings)
         public = None if settings.public_url is None else urlsplit(settings.public_url)
         self._public_origin = None if public is None else _origin(public.scheme, public.netloc)
