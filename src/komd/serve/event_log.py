@@ -96,7 +96,7 @@ class EventLog:
         self.add = _of_rows(
             adding.on_conflict_do_update(
                 index_elements=[log.c.event_id],
-                set_={name: adding.excluded[name] for name in ("time", "at", "seq", "position")},
+                set_={name: adding.excluded[name] for name in ("least", "time", "at", "seq", "position")},
             ),
             tables.dialect,
         )

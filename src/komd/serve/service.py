@@ -23,6 +23,7 @@ from komd.serve.event_store import EventStore
 from komd.serve.id_text import users_beginning
 from komd.serve.model_arms import Arm, ModelArms
 from komd.serve.model_snapshot import ModelSnapshot
+from komd.serve.publication import LearnedState
 from komd.serve.recommendation_id import ARMS, RecommendationIds, today
 from komd.serve.report_counts import Impressions, released, wilson
 from komd.serve.request_cost import LargeRequest, check_batch
@@ -86,6 +87,7 @@ class Service:
         is too much work for one batch, LargeRequest if it is more than `most`.
         """
         snapshots, context = [arm.watcher.current for arm in self.arms.all], request_context.current()
+        releases = [arm.watcher.release for arm in self.arms.all]
         now = time.time_ns() // 1000
         arms = [self.arms.of(ask.assigned_by) for ask in asks]
         users, costs = [], []
@@ -120,7 +122,7 @@ class Service:
                 context.check()
                 unknown = dict.fromkeys([*users[k].unknown, *allow_unknown, *deny_unknown])
                 answer = list_of(snapshot, arm, asks[k].user, ranked, list(unknown))
-                answer.recommendation_id = self._given_out(arm.watcher.release, arm.number, len(ranked.items))
+                answer.recommendation_id = self._given_out(releases[arm.number], arm.number, len(ranked.items))
                 yield k, answer
 
     def _given_out(self, release: str, arm: int, items: int) -> str:
@@ -290,8 +292,9 @@ class Service:
 
     def learning(self) -> schemas.Learning:
         """How far the model in use has learned what is stored."""
+        states = [arm.watcher.learned for arm in self.arms.all]  # first: nobody has learned more than is stored
         stored = self.events.last_seq()
-        main, *others = (_learned(arm, stored) for arm in self.arms.all)
+        main, *others = (_learned(arm, state, stored) for arm, state in zip(self.arms.all, states, strict=True))
         unlearned = [found["unlearned_seq"] for found in (main, *others)]
         lowest = None if None in unlearned else min(unlearned)
         candidate = schemas.ArmLearning(**others[0]) if others and self.watcher.learned is not None else None
@@ -333,9 +336,8 @@ class Service:
         )
 
 
-def _learned(arm: Arm, stored: int) -> dict[str, Any]:
+def _learned(arm: Arm, state: LearnedState | None, stored: int) -> dict[str, Any]:
     """What the model of an arm has learned of a store with so many commits."""
-    state = arm.watcher.learned
     return {
         "model": arm.watcher.current.version,
         "learned_seq": None if state is None else state.seq,
