@@ -454,11 +454,18 @@ def test_a_table_of_items_that_cannot_be_used_does_not_stop_learning(learning, t
     items.write_text("id,name,genre\ni1,One,Comedy\ni2,Two,Drama\n")
     learned, service = learning(items=items, filters={"fun": {"genre": "Comedy"}})
     for k, table in enumerate(["id,name\ni1,Other\n", "id\n", None]):  # without the column, no table, no file
-        items.unlink() if table is None else items.write_text(table)
+        if table is None:
+            items.unlink()
+        else:
+            whole = items.with_name("whole.csv")
+            whole.write_text(table)
+            whole.replace(items)  # at once: it is refused once
         for user in ("dee", "eve"):
             learned.post((f"{user}{k}", "i1"))
             assert caught_up(learned, service), table
-        assert [row["item_id"] for row in service.post("/v1/recommend", {"history": ["i2"], "filters": ["fun"]})["items"]]
+        assert [
+            row["item_id"] for row in service.post("/v1/recommend", {"history": ["i2"], "filters": ["fun"]})["items"]
+        ]
     warnings = [record.getMessage() for record in caplog.records if "names are refused" in record.getMessage()]
     assert len(warnings) == 3 and "filters.fun: the table of items has no column 'genre'" in warnings[0]
     assert not any(str(tmp_path) in words for words in warnings)

@@ -176,7 +176,7 @@ class Service:
             event_ids=[self.events.event_id(event) for event in events],
             unattributed=unattributed,
         )
-        return self.events.add(events), kept
+        return self.events.add(events, kept.event_ids), kept
 
     def _new_events(self, posted: list[schemas.Event]) -> tuple[list[NewEvent], int]:
         """The events to store, and how many of them name a recommendation that is none of this service's."""
