@@ -84,6 +84,11 @@ class ModelWatcher:
         """The version of the model that was saved to the folder: updates, and what was learned since, are not in it."""
         return self.current.release if self.learned is None else self.learned.base
 
+    @property
+    def reported_release(self) -> str:
+        """What reports call the model: users who are unlearned from the folder do not make it another one."""
+        return self.current.release if self.learned is None else self.learned.release
+
     def _read_learned(self) -> None:
         """What was said of another version, older or newer, is not known of the model in use."""
         state = None if self._publication is None else self._publication.state()

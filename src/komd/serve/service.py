@@ -87,7 +87,7 @@ class Service:
         is too much work for one batch, LargeRequest if it is more than `most`.
         """
         snapshots, context = [arm.watcher.current for arm in self.arms.all], request_context.current()
-        releases = [arm.watcher.release for arm in self.arms.all]
+        releases = [arm.watcher.reported_release for arm in self.arms.all]
         now = time.time_ns() // 1000
         arms = [self.arms.of(ask.assigned_by) for ask in asks]
         users, costs = [], []
@@ -227,9 +227,11 @@ class Service:
         first = today() - days + 1
         found = []
         for counts in released(self.events.report(first)):
-            rate = counts.clicked / counts.impressions if counts.impressions else None
-            # Lists may be missing: a worker that was killed had not counted its last ones.
-            low, high = wilson(counts.clicked, max(counts.impressions, counts.clicked))
+            # Lists may be missing: a worker that was killed had not counted its last ones. And a list is clicked again
+            # if the user whose click it was is forgotten.
+            lists = max(counts.impressions, counts.clicked)
+            rate = counts.clicked / lists if counts.impressions else None
+            low, high = wilson(counts.clicked, lists)
             found.append(
                 schemas.ArmReport(**counts._asdict() | {"arm": ARMS[counts.arm]}, rate=rate, low=low, high=high)
             )
