@@ -209,7 +209,7 @@ class Learner:
                 log.warning("the new model is refused, and learning goes on from the old one: %s", error)
                 self._refuse(str(error))
             return False
-        self._refused = ""
+        self._refused, self._retry_at = "", 0.0  # what failed was the old one
         log.info("learning goes on from a new model: %s", self._base.text)
         return True
 
