@@ -188,9 +188,9 @@ def worker(both):
         each.events.close()
 
 
-@pytest.mark.parametrize("postgres", [False, pytest.param(True, marks=pytest.mark.xdist_group("store"))])
-def test_workers_share_what_was_decided_and_it_survives(worker, postgres, request):
-    changes = {"store": request.getfixturevalue("postgresql")} if postgres else {}
+@pytest.mark.xdist_group("store")
+def test_workers_share_what_was_decided_and_it_survives(worker, store):
+    changes = {"store": store}
     first, second = worker(**changes), worker(**changes)
     assert first.share == second.share == 0.5
     first.set_share(0.25)
