@@ -224,6 +224,16 @@ def test_an_id_of_the_client_is_taken_once(events):
     assert events.history("ana").events[0].weight == 2.0 and events.history("bo").events == []
 
 
+def test_a_weight_that_a_type_was_given_later_holds_when_others_are_withdrawn(events):
+    """The same event is posted again after the configuration has changed."""
+    one(events, time=5, type="view", least=0.5)
+    one(events, time=5, type="view", least=2.0)
+    other, _ = one(events, time=6)
+    assert events.history("ana").events[0].least == 2.0
+    events.withdraw(other).result(20)
+    assert events.history("ana").events[0].least == 2.0
+
+
 def test_ids_do_not_tell_who_and_differ_between_stores(events, tmp_path):
     other = EventStore(f"sqlite:///{tmp_path / 'other.db'}", key_file=tmp_path / "other.key")
     event = NewEvent("ana", "i")

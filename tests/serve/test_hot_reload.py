@@ -237,3 +237,16 @@ def test_the_log_says_why_a_model_that_shrank_is_refused(folder, caplog):
     assert not watcher.refresh() and not watcher.refresh() and watcher.refusals == 1
     assert "the new model is refused" in caplog.text and "it has 20 users and 10 items where" in caplog.text
     assert "--allow-shrink" in caplog.text
+
+
+def test_names_that_came_with_a_refused_model_are_loaded_with_the_old_one(shop, tmp_path):
+    folder = shutil.copytree(shop / "numbers.komd", tmp_path / "numbers.komd")
+    names = shutil.copy(shop / "names.tsv", tmp_path / "names.tsv")
+    watcher = ModelWatcher(folder, names)
+    komd.CFKOMD().fit(komd.read([(1, 10), (1, 17), (2, 10)])).save(folder)
+    names.write_text("id\tname\n10\tAnother Name Altogether\n")
+    assert not watcher.refresh() and watcher.refusals == 1  # it shrank
+    komd.load(shop / "numbers.komd").save(folder)
+    assert watcher.refresh()
+    number = watcher.current.item_numbers(["10"])
+    assert watcher.current.item_names(number) == ["Another Name Altogether"]

@@ -18,6 +18,7 @@ from komd.serve.experiment_state import ExperimentStates
 from komd.serve.hot_reload import ModelWatcher
 from komd.serve.learner import Learner
 from komd.serve.publication import Publication
+from komd.serve.serve_settings import Limits
 from tests.serve.conftest import Running, until
 from tests.serve.test_store_updates import assert_same
 
@@ -243,9 +244,10 @@ def test_a_model_that_is_replaced_in_the_middle_is_not_written_over(learned, mon
     learned.learner.step()
     assert_same(komd.load(learned.folder), other)
     assert learned.state.unlearned_seq < learned.events.last_seq()
-    learned.learner._looked_at = learned.learner._retry_at = 0.0
-    learned.learner.step()
+    learned.learner._looked_at = 0.0
+    learned.learner.step()  # at once: what failed was another model
     assert_same(komd.load(learned.folder), fitted([p for p in [*PAIRS, ("eve", "i5")] if p[0] != "ana"], "ECFOMD()"))
+    assert learned.state.unlearned_seq == learned.events.last_seq()
 
 
 def test_models_that_cannot_be_updated(tmp_path):
@@ -446,6 +448,51 @@ def test_a_damaged_publication_is_refused_and_the_old_model_stays(learning):
     learned.post(("dee", "i1"))
     assert caught_up(learned, service)
     assert_same(learned.published, fitted([*PAIRS, ("dee", "i1")]))
+
+
+def test_a_table_of_items_that_cannot_be_used_does_not_stop_learning(learning, tmp_path, caplog):
+    items = tmp_path / "items.csv"
+    items.write_text("id,name,genre\ni1,One,Comedy\ni2,Two,Drama\n")
+    learned, service = learning(items=items, filters={"fun": {"genre": "Comedy"}})
+    for k, table in enumerate(["id,name\ni1,Other\n", "id\n", None]):  # without the column, no table, no file
+        if table is None:
+            items.unlink()
+        else:
+            whole = items.with_name("whole.csv")
+            whole.write_text(table)
+            whole.replace(items)  # at once: it is refused once
+        for user in ("dee", "eve"):
+            learned.post((f"{user}{k}", "i1"))
+            assert caught_up(learned, service), table
+        assert [
+            row["item_id"] for row in service.post("/v1/recommend", {"history": ["i2"], "filters": ["fun"]})["items"]
+        ]
+    warnings = [record.getMessage() for record in caplog.records if "names are refused" in record.getMessage()]
+    assert len(warnings) == 3 and "filters.fun: the table of items has no column 'genre'" in warnings[0]
+    assert not any(str(tmp_path) in words for words in warnings)
+    items.write_text("id,name,genre\ni1,The First,Comedy\n")
+    assert until(lambda: service.get("/v1/items/i1")["name"] == "The First")
+
+
+def test_a_worker_that_starts_while_a_model_is_published(learned):
+    """It has loaded the new model, of which nothing is said yet."""
+    before = learned.state
+    learned.post(("dee", "i1"))
+    learned.learner._model.take_in(learned.learner._follower.next_batch(learned.learner._model))
+    version = learned.publication.write_model(learned.learner._model.view())
+    watcher = ModelWatcher(learned.folder, None, learned.publication)
+    assert watcher.current.version == version != before.version
+    assert watcher.learned.seq == watcher.learned.unlearned_seq == 0 and watcher.release == before.base
+    learned.publication.write_state(before._replace(version=version, seq=2))
+    watcher.refresh()
+    assert watcher.learned.seq == 2
+
+
+def test_unlearning_is_waited_for_until_the_deadline_of_the_request(learning, monkeypatch):
+    monkeypatch.setattr("komd.serve.api._UNLEARN_SECONDS", 1e9)
+    _, service = learning(limits=Limits(request_seconds=0.3))  # nobody learns
+    answer = service.client.delete("/v1/users/ana")
+    assert answer.status_code == 202 and answer.json()["unlearned"] is False
 
 
 def test_settings_that_are_refused(learned):

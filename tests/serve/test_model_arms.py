@@ -23,8 +23,11 @@ from komd.serve.app import check
 from komd.serve.candidate_masks import ItemRules
 from komd.serve.event_store import EventStore
 from komd.serve.model_arms import CandidateError, ModelArms, fraction_of, watchers
+from komd.serve.recommendation_id import recommendation_of
+from komd.serve.schemas import Ask
 from komd.serve.serve_settings import Settings
 from komd.serve.server_process import run
+from komd.serve.service import Service
 from tests.serve.conftest import Command, same_lists, until
 from tests.serve.test_store_updates import assert_same
 
@@ -187,9 +190,9 @@ def worker(both):
         each.events.close()
 
 
-@pytest.mark.parametrize("postgres", [False, pytest.param(True, marks=pytest.mark.xdist_group("store"))])
-def test_workers_share_what_was_decided_and_it_survives(worker, postgres, request):
-    changes = {"store": request.getfixturevalue("postgresql")} if postgres else {}
+@pytest.mark.xdist_group("store")
+def test_workers_share_what_was_decided_and_it_survives(worker, store):
+    changes = {"store": store}
     first, second = worker(**changes), worker(**changes)
     assert first.share == second.share == 0.5
     first.set_share(0.25)
@@ -483,3 +486,18 @@ def test_both_models_learn_and_unlearn(both, fitted, tmp_path):
         _, _, errors = service.stop()
     assert "Traceback" not in errors and "refused" not in errors, errors
     assert not list(scratch.iterdir())
+
+
+def test_a_list_belongs_to_the_release_that_made_it(worker, both, fitted):
+    """Also if another model is loaded before a batch is done."""
+    arms = worker(items=None)
+    service = Service(arms, arms.events, both, ItemRules())
+    release = arms.main.watcher.release
+    answers = service.answers([Ask(history=[], n=1), Ask(history=[], n=2)])
+    next(answers)
+    fitted[1].save(both.model)
+    arms.main.watcher.reload()
+    assert arms.main.watcher.release != release
+    _, second = next(answers)
+    assert recommendation_of(second.recommendation_id).release == release
+    assert {key.release for key in service.impressions.take()} == {release}

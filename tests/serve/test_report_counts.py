@@ -202,6 +202,12 @@ def test_what_lists_led_to(serving, settings, shop):
     assert "eve" not in str(typed.get("/v1/report"))
     assert until(lambda: 'komd_attributed_events_total{arm="main"} 6.0' in typed.client.get("/v1/metrics").text)
     assert 'komd_recommendations_total{arm="main"} 6.0' in typed.client.get("/v1/metrics").text
+    # The click of a forgotten user stays counted, and nobody knows any more that its list was clicked.
+    assert typed.client.delete("/v1/users/eve").status_code == 200
+    clicks = [{"user_id": "flo", "item_id": items[0], "type": "view", "recommendation_id": one} for one in ids]
+    typed.post("/v1/events", {"events": clicks})
+    found = of_arm(typed.get("/v1/report"))
+    assert found["clicked"] == 6 and found["low"] < found["rate"] == found["high"] == 1.0
 
 
 def test_bad_days(typed):
@@ -229,7 +235,7 @@ def test_two_workers_and_their_end(shop, tmp_path):
 
 
 def test_the_release_of_a_model_that_learns(shop, tmp_path):
-    """Lists of the models that a learner publishes belong to the one in the folder."""
+    """Lists of the models that a learner publishes belong to the one in the folder, as it was before it unlearned."""
     folder = tmp_path / "shop.komd"
     komd.load(shop / "shop.komd").save(folder)
     service = Command("serve", folder, "--port", "0", "--learn", "--learn-seconds", "0").wait()
@@ -239,9 +245,14 @@ def test_the_release_of_a_model_that_learns(shop, tmp_path):
     assert until(lambda: service.client.get("/v1/model").json()["version"] != first["model"])
     second = service.client.post("/v1/recommend", json=ask).json()
     assert second["model"] != first["model"]
-    releases = {recommendation_of(each["recommendation_id"]).release for each in (first, second)}
+    release = folder_version(folder, (folder / "manifest.json").read_bytes())
+    gone = komd.load(folder).catalogue.users[0]
+    assert service.client.delete(f"/v1/users/{gone}").json()["unlearned"]
+    assert folder_version(folder, (folder / "manifest.json").read_bytes()) != release
+    third = service.client.post("/v1/recommend", json=ask).json()
     service.stop()
-    assert releases == {folder_version(folder, (folder / "manifest.json").read_bytes())}
+    releases = {recommendation_of(each["recommendation_id"]).release for each in (first, second, third)}
+    assert releases == {release}
 
 
 def test_counts_that_could_not_be_stored_are_kept():

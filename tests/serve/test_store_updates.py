@@ -248,6 +248,25 @@ def test_a_store_without_weights_or_choices(events):
     assert stored_interactions(events).weights is None
 
 
+def test_a_store_that_changes_while_it_is_read_as_data(events, monkeypatch):
+    first = [NewEvent("ana", "i1"), NewEvent("bo", "i1"), NewEvent("cy", "i2"), NewEvent("cy", "i3")]
+    events.add(first).result(20)
+    read = EventStore.changes
+
+    def changes(self, after):
+        found = read(self, after, limit=4)
+        if after == 0:
+            found = found._replace(more=True)
+            self.withdraw(self.event_id(first[1])).result(20)
+            self.add([NewEvent("ana", "i1", weight=3.0), NewEvent("cy", "i2", "disliked")]).result(20)
+            self.forget("ana").result(20)
+        return found
+
+    monkeypatch.setattr(EventStore, "changes", changes)
+    data = stored_interactions(events)
+    assert list(data.users) == ["cy"] and list(data.items) == ["i3"] and data.weights is None
+
+
 # ---- single events ----------------------------------------------------------------------------------------------
 
 

@@ -221,8 +221,8 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
             service.events.forget(user_id), "the store is slow: the user may or may not be forgotten; delete them again"
         )
         done, learning = service.has_unlearned(forgot.seq), service.watcher.learned is not None
-        latest = asyncio.get_running_loop().time() + _UNLEARN_SECONDS
-        while learning and not done and asyncio.get_running_loop().time() < latest:
+        latest = min(time.monotonic() + _UNLEARN_SECONDS, request_context.current().deadline)
+        while learning and not done and time.monotonic() < latest:
             await asyncio.sleep(_UNLEARN_POLL)
             done = service.has_unlearned(forgot.seq)
         found = schemas.Forgotten(user_id=user_id, events=forgot.events, seq=forgot.seq, unlearned=done)

@@ -59,6 +59,7 @@ def _sqlite(address: sql.URL, pool: dict[str, Any], patient: bool) -> sql.Engine
     settings = (
         *(f"busy_timeout={1000 * wait}", "journal_mode=WAL", "synchronous=FULL", "cache_size=-8000"),
         "secure_delete=ON",  # what is deleted is overwritten
+        "wal_autocheckpoint=4000",  # pages: a commit of 100 events changes about 300
     )
     engine = sql.create_engine(
         address.set(drivername="sqlite+pysqlite"),

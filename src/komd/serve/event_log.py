@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import base64
 import functools
-import hmac
+import hashlib
 import json
 import re
 import time
@@ -96,7 +96,7 @@ class EventLog:
         self.add = _of_rows(
             adding.on_conflict_do_update(
                 index_elements=[log.c.event_id],
-                set_={name: adding.excluded[name] for name in ("time", "at", "seq", "position")},
+                set_={name: adding.excluded[name] for name in ("least", "time", "at", "seq", "position")},
             ),
             tables.dialect,
         )
@@ -135,7 +135,7 @@ class EventLog:
             return event.event_id
         user, item, kind, weight, when, name, _, _, shown = event
         said = f"{user}\0{item}\0{kind}\0{weight}\0{when}\0{name}\0{shown}"  # none of them has a NUL
-        found = hmac.digest(self._key, said.encode(), "sha256")[:_ID_BYTES]
+        found = hashlib.blake2b(said.encode(), key=self._key, digest_size=_ID_BYTES).digest()
         return base64.urlsafe_b64encode(found)[:-2].decode()  # without the padding
 
 

@@ -244,12 +244,14 @@ class EventStore:
 
     # ---- writing ----------------------------------------------------------------------------------------------
 
-    def add(self, events: Iterable[NewEvent]) -> Future[int]:
+    def add(self, events: Iterable[NewEvent], ids: Iterable[str] | None = None) -> Future[int]:
         """Store events, in this order. When the future is done they are on the disk.
 
-        It says of how many pairs they said something new.
+        It says of how many pairs they said something new. `ids` are their `event_id`s, if they are known already.
         """
-        return self._submit(_Write(tuple((self._log.event_id(event), event) for event in events)))
+        events = tuple(events)
+        ids = map(self._log.event_id, events) if ids is None else ids
+        return self._submit(_Write(tuple(zip(ids, events, strict=True))))
 
     def withdraw(self, event_id: str) -> Future[WithdrawnEvent | None]:
         """Remove one event, as if it had never been posted; None if there is no such event."""

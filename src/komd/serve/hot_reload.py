@@ -64,6 +64,7 @@ class ModelWatcher:
         self._lock = threading.Lock()
         self._table: pa.Table | None = None
         self._table_signature: Signature | None = None
+        self._refused_table: Signature | None = None
         self._checked = self._signature()
         self._retired: list[tuple[float, ModelSnapshot]] = []
         self.reloads = 0
@@ -74,11 +75,19 @@ class ModelWatcher:
         self.learned: LearnedState | None = None
         """What the model in use has learned, at least; None without a learner."""
         self._read_learned()
+        if publication is not None and self.learned is None and (state := publication.state()) is not None:
+            # A model is being published at this moment: nothing is known of this one but what it is learned from.
+            self.learned = state._replace(seq=0, unlearned_seq=0)
 
     @property
     def release(self) -> str:
         """The version of the model that was saved to the folder: updates, and what was learned since, are not in it."""
         return self.current.release if self.learned is None else self.learned.base
+
+    @property
+    def reported_release(self) -> str:
+        """What reports call the model: users who are unlearned from the folder do not make it another one."""
+        return self.current.release if self.learned is None else self.learned.release
 
     def _read_learned(self) -> None:
         """What was said of another version, older or newer, is not known of the model in use."""
@@ -113,17 +122,9 @@ class ModelWatcher:
             manifest = (folder / "manifest.json").read_bytes()
         except OSError:
             manifest = b""  # loading will report what is missing
-        if self._items is not None:
-            signature = tuple(entry for entry in self._signature() if entry[0] == str(self._items))
-            if signature != self._table_signature or not signature:
-                table = read_names(self._items, self._images)
-                try:
-                    self._rules.check(table)
-                except InputError as error:
-                    raise InputError(f"{self._items.name}: {error}") from None
-                self._table, self._table_signature = table, signature
+        table, table_signature = self._read_table(before)
         trusted, version = self._publication is not None, folder_version(folder, manifest)
-        snapshot = ModelSnapshot.load(folder, version, self._table, before, trusted=trusted, rules=self._rules)
+        snapshot = ModelSnapshot.load(folder, version, table, before, trusted=trusted, rules=self._rules)
         snapshot.release = model_version(manifest)
         if self._items is not None and not snapshot.names.known:
             raise InputError(
@@ -132,7 +133,35 @@ class ModelWatcher:
             )
         if before is not None and not self._allow_shrink:
             ModelSize.of(before.model).check_successor(ModelSize.of(snapshot.model))
+        self._table, self._table_signature = table, table_signature
         return snapshot
+
+    def _read_table(self, before: ModelSnapshot | None) -> tuple[pa.Table | None, Signature | None]:
+        """The table of names as it is now, and its signature.
+
+        A learner publishes a model every second, and they must reach the lists: one table that cannot be used is
+        reported once, and the old one stays.
+        """
+        if self._items is None:
+            return None, None
+        signature = tuple(entry for entry in self._signature() if entry[0] == str(self._items))
+        if signature in (self._refused_table, self._table_signature or None):
+            return self._table, self._table_signature
+        try:
+            table = read_names(self._items, self._images)
+            try:
+                self._rules.check(table)
+            except InputError as error:
+                raise InputError(f"{self._items.name}: {error}") from None
+        except KomdError as error:
+            if self._publication is None or before is None:
+                raise
+            self._refused_table = signature
+            self.refusals += 1
+            log.warning("the new names are refused and the old ones stay: %s", names_only(str(error), self._items))
+            return self._table, self._table_signature
+        self._refused_table = None
+        return table, signature
 
     def reload(self) -> ModelSnapshot:
         """Load the model that is in the folder now. Raises, and keeps the old one, when it cannot be used."""
@@ -175,7 +204,7 @@ class ModelWatcher:
         if self._items is None:
             self.refresh()
             return
-        self._table_signature = None
+        self._table_signature = self._refused_table = None
         try:
             self.reload()
         except KomdError as error:

@@ -68,6 +68,8 @@ class Learner:
         self._experiments = ExperimentStates(events, settings.share) if settings.of_candidate else None
         published = publication.state()  # by a learner that ended: a model that it refused is refused again
         self._take(None if published is None else ModelSize(published.base_users, published.base_items))
+        if published is not None and published.base == self._base_version:
+            self._release = published.release
         self._recover_experiment()
 
     def run(self, stopping: threading.Event) -> None:
@@ -141,6 +143,7 @@ class Learner:
             self._told_version,
             *ModelSize.of(self._base),
             self._refused,
+            self._release,
         )
         self._publication.write_state(state)
 
@@ -157,7 +160,7 @@ class Learner:
         if before is not None and not self._settings.allow_shrink:
             before.check_successor(ModelSize.of(base))
         self._hold(saved, base)
-        self._told_version = self._base_version
+        self._told_version = self._release = self._base_version
         self._start_over()
 
     def _hold(self, saved: store.SavedModel, base: Updatable) -> None:
@@ -206,7 +209,7 @@ class Learner:
                 log.warning("the new model is refused, and learning goes on from the old one: %s", error)
                 self._refuse(str(error))
             return False
-        self._refused = ""
+        self._refused, self._retry_at = "", 0.0  # what failed was the old one
         log.info("learning goes on from a new model: %s", self._base.text)
         return True
 

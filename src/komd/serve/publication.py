@@ -54,6 +54,8 @@ class LearnedState(NamedTuple):
     base_items: int = 0
     refused: str = ""
     """Why the model in the folder is not learned from, but an older one; empty if it is."""
+    release: str = ""
+    """The version of the model in the folder before the learner unlearned users from it: what reports call it."""
 
 
 class Publication:

@@ -23,6 +23,7 @@ from komd.serve.event_store import EventStore
 from komd.serve.id_text import users_beginning
 from komd.serve.model_arms import Arm, ModelArms
 from komd.serve.model_snapshot import ModelSnapshot
+from komd.serve.publication import LearnedState
 from komd.serve.recommendation_id import ARMS, UNASSIGNED, RecommendationIds, today
 from komd.serve.report_counts import Impressions, released, wilson
 from komd.serve.request_cost import LargeRequest, check_batch
@@ -86,6 +87,7 @@ class Service:
         is too much work for one batch, LargeRequest if it is more than `most`.
         """
         snapshots, context = [arm.watcher.current for arm in self.arms.all], request_context.current()
+        releases = [arm.watcher.reported_release for arm in self.arms.all]
         now = time.time_ns() // 1000
         arms = [self.arms.of(ask.assigned_by) for ask in asks]
         users, costs = [], []
@@ -119,15 +121,15 @@ class Service:
             for k, ranked in zip(group, lists, strict=True):
                 context.check()
                 unknown = dict.fromkeys([*users[k].unknown, *allow_unknown, *deny_unknown])
-                given_out = self._given_out(asks[k], arm, len(ranked.items))
+                given_out = self._given_out(asks[k], releases[arm.number], arm.number, len(ranked.items))
                 yield k, list_of(snapshot, arm, asks[k].user, ranked, list(unknown), given_out)
 
-    def _given_out(self, ask: schemas.Ask, arm: Arm, items: int) -> str:
+    def _given_out(self, ask: schemas.Ask, release: str, arm: int, items: int) -> str:
         """Count a list that is given out; its id."""
-        release = arm.watcher.release
-        number = UNASSIGNED if self.arms.share and ask.assigned_by is None else arm.number
-        self.impressions.count(release, number, items, reported=ask.impression)
-        return self._ids.new(release, number)
+        if self.arms.share and ask.assigned_by is None:
+            arm = UNASSIGNED
+        self.impressions.count(release, arm, items, reported=ask.impression)
+        return self._ids.new(release, arm)
 
     def _known_of(self, snapshot: ModelSnapshot, ask: schemas.Ask) -> _KnownOf:
         if ask.user is None:
@@ -175,7 +177,7 @@ class Service:
             event_ids=[self.events.event_id(event) for event in events],
             unattributed=unattributed,
         )
-        return self.events.add(events), kept
+        return self.events.add(events, kept.event_ids), kept
 
     def _new_events(self, posted: list[schemas.Event]) -> tuple[list[NewEvent], int]:
         """The events to store, and how many of them name a recommendation that is none of this service's."""
@@ -226,9 +228,11 @@ class Service:
         first = today() - days + 1
         found = []
         for counts in released(self.events.report(first)):
-            rate = counts.clicked / counts.impressions if counts.impressions else None
-            # Lists may be missing: a worker that was killed had not counted its last ones.
-            low, high = wilson(counts.clicked, max(counts.impressions, counts.clicked))
+            # Lists may be missing: a worker that was killed had not counted its last ones. And a list is clicked again
+            # if the user whose click it was is forgotten.
+            lists = max(counts.impressions, counts.clicked)
+            rate = counts.clicked / lists if counts.impressions else None
+            low, high = wilson(counts.clicked, lists)
             found.append(
                 schemas.ArmReport(**counts._asdict() | {"arm": ARMS[counts.arm]}, rate=rate, low=low, high=high)
             )
@@ -291,8 +295,9 @@ class Service:
 
     def learning(self) -> schemas.Learning:
         """How far the model in use has learned what is stored."""
+        states = [arm.watcher.learned for arm in self.arms.all]  # first: nobody has learned more than is stored
         stored = self.events.last_seq()
-        main, *others = (_learned(arm, stored) for arm in self.arms.all)
+        main, *others = (_learned(arm, state, stored) for arm, state in zip(self.arms.all, states, strict=True))
         unlearned = [found["unlearned_seq"] for found in (main, *others)]
         lowest = None if None in unlearned else min(unlearned)
         candidate = schemas.ArmLearning(**others[0]) if others and self.watcher.learned is not None else None
@@ -334,9 +339,8 @@ class Service:
         )
 
 
-def _learned(arm: Arm, stored: int) -> dict[str, Any]:
+def _learned(arm: Arm, state: LearnedState | None, stored: int) -> dict[str, Any]:
     """What the model of an arm has learned of a store with so many commits."""
-    state = arm.watcher.learned
     return {
         "model": arm.watcher.current.version,
         "learned_seq": None if state is None else state.seq,

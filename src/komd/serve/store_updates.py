@@ -266,12 +266,17 @@ def stored_interactions(events: EventStore) -> Interactions:
     There are weights if any event has one, by itself or by its type; events without count 1. Dislikes are those of
     users who chose something, of items that somebody chose. InputError if nothing was chosen.
     """
-    chosen, disliked, seq, more = [], [], 0, True
+    pairs: dict[tuple[str, str], StoredChange] = {}
+    seq, more = 0, True
     while more:
         changes = events.changes(seq)
-        chosen += [event for event in changes.events if event.kind == "chosen"]
-        disliked += [event for event in changes.events if event.kind == "disliked"]
+        if pairs and changes.forgotten:  # perhaps after what was read of them
+            gone = set(changes.forgotten)
+            gone_users = {user for user in {user for user, _ in pairs} if events.mark(user) in gone}
+            pairs = {pair: event for pair, event in pairs.items() if pair[0] not in gone_users}
+        pairs |= {event[:2]: event for event in changes.events}
         seq, more = changes.seq, changes.more
+    chosen, disliked = ([event for event in pairs.values() if event.kind == kind] for kind in ("chosen", "disliked"))
     if not chosen:
         raise InputError(f"nobody chose anything in the store {events.name}: there is nothing to learn from")
     known = {event.user for event in chosen}, {event.item for event in chosen}
