@@ -27,6 +27,9 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 START_SECONDS = 90
+NOT_POSSIBLE = 77
+"""The exit code where it cannot be tried."""
+ALONE = ("unshare", "--mount", "--propagation=private")
 ASK = {"history": ["Hollow Lantern (choral)"], "n": 3}
 
 
@@ -185,16 +188,28 @@ def asked(beside: list[str]) -> Any:
     return json.loads(subprocess.run([*beside, "python", "-c", ask], check=True, capture_output=True).stdout)
 
 
+def possible() -> bool:
+    """Whether an overlay can be mounted here."""
+    with tempfile.TemporaryDirectory(prefix="komd-image-") as name:
+        parts = f"mkdir {name}/u {name}/w {name}/m && mount -t overlay overlay -o lowerdir=/,upperdir={name}/u,workdir="
+        attempted = f"mount -t tmpfs tmpfs {name} && {parts}{name}/w {name}/m"
+        try:
+            return subprocess.run([*ALONE, "sh", "-c", attempted], capture_output=True).returncode == 0
+        except OSError:  # no unshare
+            return False
+
+
 def main() -> None:
     reader = argparse.ArgumentParser(description="Build and try the Dockerfile without a Docker engine.")
     reader.add_argument("--build-arg", action="append", default=[], metavar="NAME=VALUE")
     reader.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = reader.parse_args()
-    if os.geteuid() != 0:
-        raise SystemExit("run it as root: it mounts an overlay, in a namespace of its own")
     if not options.inside:  # mounts stay in a namespace of their own, and end with it
+        if not possible():
+            print("not tried: that takes Linux, root, and the right to mount an overlay")
+            raise SystemExit(NOT_POSSIBLE)
         words = [sys.executable, __file__, *sys.argv[1:], "--inside"]
-        raise SystemExit(subprocess.run(["unshare", "--mount", "--propagation=private", *words]).returncode)
+        raise SystemExit(subprocess.run([*ALONE, *words]).returncode)
     with tempfile.TemporaryDirectory(prefix="komd-image-") as name:
         call("mount", "-t", "tmpfs", "tmpfs", name)  # an overlay cannot have its changes on another overlay
         folder = Path(name)
