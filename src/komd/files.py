@@ -93,7 +93,7 @@ def write_aside(path: Path, fill: Fill, *, durable: bool = True, private: bool =
     aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     _unfinished.add(aside)
     try:
-        with open(os.open(aside, _NEW, 0o600 if private else 0o666), "wb") as file:  # noqa: PTH123
+        with os.fdopen(os.open(aside, _NEW, 0o600), "wb") if private else aside.open("wb") as file:
             fill(file)
             file.flush()
             if durable:

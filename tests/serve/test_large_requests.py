@@ -183,7 +183,7 @@ def test_a_store_that_does_not_answer_in_time(impatient, monkeypatch):
     """Events and forgetting say that they may have happened."""
     from komd.serve.event_store import EventStore
 
-    monkeypatch.setattr(EventStore, "add", lambda self, events: Future())
+    monkeypatch.setattr(EventStore, "add", lambda self, events, ids=None: Future())
     monkeypatch.setattr(EventStore, "forget", lambda self, user: Future())
     start = time.monotonic()
     posted = impatient.client.post("/v1/events", json={"events": [{"user_id": "ana", "item_id": "i7"}]})
