@@ -1,7 +1,8 @@
 """Requests with large bodies: read, checked and answered in the thread of a queue, not on the event loop.
 
-To parse and check a megabyte holds the GIL for some milliseconds. On the event loop that would be done at once for
-every client that sends one; in the thread of a queue it waits for its turn, and is not done if the queue is full.
+To parse and check a megabyte takes some milliseconds. On the event loop that would be done at once for every client
+that sends one; in the thread of a queue it waits for its turn, and is not done if the queue is full. Compiled code
+keeps the GIL to its end, so the parser calls a Python function for each object, in which other threads get it.
 FastAPI's own handler runs there, in an event loop of its own, so that every answer and every error is the same as that
 of a small body.
 """
@@ -9,11 +10,13 @@ of a small body.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from starlette.types import Message, Scope
 
 from komd.serve.request_queue import RequestQueue
 
@@ -40,9 +43,28 @@ def _in_queue(handle: _Handler, queue: RequestQueue) -> _Handler:
     async def handle_in_place(request: Request) -> Response:
         if len(await request.body()) <= LARGE_BODY:
             return await handle(request)
-        return await queue.run(lambda: _completed(handle(request)))
+        large = _LargeRequest(request.scope, await request.body())
+        return await queue.run(lambda: _completed(handle(large)))
 
     return handle_in_place
+
+
+class _LargeRequest(Request):
+    """A request whose complete body is here."""
+
+    def __init__(self, scope: Scope, body: bytes) -> None:
+        async def receive() -> Message:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        super().__init__(scope, receive)
+
+    async def json(self) -> Any:
+        """The body, parsed so that other threads can work meanwhile."""
+        return json.loads(await self.body(), object_hook=_same)
+
+
+def _same(value: dict[str, Any]) -> dict[str, Any]:
+    return value
 
 
 def _completed(answering: Coroutine[Any, Any, Response]) -> Response:

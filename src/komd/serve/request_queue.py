@@ -13,8 +13,11 @@ is that of a client that closed its connection. Large work lets small requests g
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
+import os
 import queue
+import sys
 import threading
 import time
 from collections import deque
@@ -32,6 +35,7 @@ __all__ = ["ClientGone", "QueueFull", "RequestQueue", "RightOfWay"]
 
 Result = TypeVar("Result")
 
+_NICE = 10  # how much small requests come before large ones
 _LONGEST_RETRY = 60  # seconds
 _RECENT = 0.1  # the weight of the last request in the mean of their seconds
 _STEP = 0.0005  # seconds between two looks whether small requests are done
@@ -196,6 +200,8 @@ class RequestQueue:
 
     def _work(self) -> None:
         _in_thread.work = True
+        if self._large:
+            _yield_processors()
         while self._tokens.get() and self._do_next():
             pass
 
@@ -225,6 +231,14 @@ class RequestQueue:
         """End the thread when the queue is empty."""
         self._tokens.put(False)
         self._thread.join()
+
+
+def _yield_processors() -> None:
+    """Let other threads have the processors first, where the system gives each thread a priority of its own (Linux)."""
+    if sys.platform == "linux":
+        thread = threading.get_native_id()
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICE)
 
 
 def _resolve(answer: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

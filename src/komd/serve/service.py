@@ -90,6 +90,10 @@ class Service:
         releases = [arm.watcher.reported_release for arm in self.arms.all]
         now = time.time_ns() // 1000
         arms = [self.arms.of(ask.assigned_by) for ask in asks]
+        # Too large by what was posted alone: refused before anything is looked up.
+        check_batch(
+            [snapshots[arm.number].cost.of(ask, len(ask.history or ())) for arm, ask in zip(arms, asks, strict=True)]
+        )
         users, costs = [], []
         for arm, ask in zip(arms, asks, strict=True):
             context.check()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
 from komd.serve.candidate_masks import NO_RULES, ListRules
 from komd.serve.item_filters import CONDITIONS_SCHEMA, ItemConditions, conditions_of
@@ -175,11 +175,16 @@ class Ask(RequestBody, json_schema_extra={"examples": [{"history": ["i7", "i42"]
         return self.n, self.exclude_seen, lists, self.max_popularity, self.explain, self.reasons, self.at, self.rules
 
 
+def _between(value: Any) -> Any:
+    """Called between two requests of a batch: other threads can work, which compiled code alone would not let."""
+    return value
+
+
 class Batch(RequestBody, json_schema_extra={"examples": [{"requests": [{"history": ["i7"]}, {"history": ["i42"]}]}]}):
     """Several requests at once, all answered by the same model; while a candidate is tried, each by the model that
     serves its user."""
 
-    requests: list[Ask] = Field(min_length=1, max_length=LIMITS.batch)
+    requests: list[Annotated[Ask, BeforeValidator(_between)]] = Field(min_length=1, max_length=LIMITS.batch)
 
 
 class Contribution(BaseModel):
