@@ -7,6 +7,7 @@ from numba import njit
 from scipy.sparse import csr_array
 
 from komd._core.groups import CountedPairs, PairValues, Rows, StoredMatrix, StripArrays, WeightedUsers
+from komd._core.strip_counting import DENSE
 
 
 def compiled_anew(function):
@@ -64,20 +65,44 @@ def random_values(rng, R, least=-30, most=30):
     return np.where(R, 10.0 ** rng.uniform(least, most, R.shape), 0.0).astype(np.float32)
 
 
-def strip_of(K, first, last, rng):
-    """Columns first..last of K as a strip: rows in a random order, dense where most is filled."""
+def strip_of(K, first, last, rng, tile=None):
+    """Columns first..last of K as a strip in tiles of so many columns: rows in a random order, dense where most is."""
     width, order = last - first, rng.permutation(len(K))
-    places, columns, values = np.zeros((len(K), 3), np.int64), [], []
+    tile = max(1, min(width, tile or width))
+    tiles = -(-width // tile) or 1
+    places, columns, values = np.zeros((tiles, len(K), 2), np.uint32), [], []
+    dense = np.full((tiles, len(K), tile), np.nan, np.float32)
+    slots = rng.permutation(len(K))
     for row, i in enumerate(order):
-        line = K[i, first:last]
-        filled = np.arange(width) if np.count_nonzero(line) > width / 2 else np.flatnonzero(line)
-        places[row] = len(values), len(columns), len(filled)
-        columns += filled.tolist() if len(filled) < width else []
-        values += line[filled].tolist()
-    ends = np.zeros(64)  # what is read ahead of a row's end must be there
+        full = np.count_nonzero(K[i, first:last]) > width / 2
+        for t in range(tiles):
+            line = K[i, first + t * tile : min(first + (t + 1) * tile, last)]
+            if full:
+                places[t, row] = slots[row], DENSE
+                dense[t, slots[row], : len(line)] = line
+            else:
+                filled = rng.permutation(np.flatnonzero(line))
+                places[t, row] = len(values), len(values) + len(filled)
+                columns += filled.tolist()
+                values += line[filled].tolist()
     return StripArrays(
         np.argsort(order).astype(np.int32),
         places,
-        np.array([*columns, *ends], np.uint16),
-        np.array([*values, *ends], np.float32),
+        np.array(columns, np.uint16),
+        np.array(values, np.float32),
+        dense,
     )
+
+
+def row_of_strip(strip, row, width):
+    """One row of a strip that is so wide, written out."""
+    out, wide = np.zeros(width, np.float32), strip.dense.shape[2]
+    for t, (start, end) in enumerate(strip.places[:, row]):
+        line = out[t * wide : (t + 1) * wide]
+        if end == DENSE:
+            line[:] = strip.dense[t, start, : len(line)]
+        else:
+            columns = strip.columns[start:end]
+            assert len(set(columns.tolist())) == len(columns)
+            line[columns] = strip.values[start:end]
+    return out

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from komd._core.auc import LOWEST, area_under_curve, level_unchosen, mark_hits, pairs_won, ties_won
+from komd._core.auc import LOWEST, area_under_curve, level_unchosen, mark_hits, pairs_lost, ties_won
 from komd._core.groups import TieRule
 from tests import reference
 from tests._core.arrays import compiled_anew
@@ -122,8 +122,8 @@ def levelled(row, chosen):
 
 
 @compiled_anew
-def won(row, tested, tie):
-    return pairs_won(row, tested, tie)
+def lost(row, tested, tie):
+    return pairs_lost(row, tested, tie, np.empty(len(row) + 1))
 
 
 @settings(deadline=None, max_examples=60)
@@ -139,17 +139,17 @@ def test_levelled_scores_are_below_all_others(seed, chosen):
 @given(
     st.integers(0, 2**32 - 1), st.sampled_from([1, 3, 1000]), st.sampled_from([0.0, 0.5]), st.sampled_from([0, 9, 300])
 )
-def test_pairs_won_are_counted_strip_by_strip(seed, levels, tie, tested):
+def test_pairs_lost_are_counted_strip_by_strip(seed, levels, tie, tested):
     """Of few test items and of more than are compared one by one."""
     rng = np.random.default_rng(seed)
     others = rng.integers(0, levels, rng.integers(0, 80)).astype(float)
     others[rng.random(len(others)) < 0.2] = -np.inf
     positives = np.sort(rng.integers(0, levels, tested).astype(float))
     able = others[others > -np.inf]
-    expected = sum(np.where(able < x, 1.0, np.where(able == x, tie, 0.0)).sum() for x in positives)
+    expected = sum(np.where(able < x, 0.0, np.where(able == x, 1.0 - tie, 1.0)).sum() for x in positives)
     cut = int(rng.integers(0, len(others) + 1))
-    assert won(others, positives, tie) == expected
-    assert won(others[:cut], positives, tie) + won(others[cut:], positives, tie) == expected
+    assert lost(others, positives, tie) == expected
+    assert lost(others[:cut], positives, tie) + lost(others[cut:], positives, tie) == expected
 
 
 def test_ties_move_the_area():

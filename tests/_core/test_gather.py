@@ -6,9 +6,20 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from komd._core.gather import GatheredEntries, copy_pieces, gather_rows, gather_scratch
+from komd._core.gather import GatheredEntries, copy_pieces, gather_rows, gather_scratch, list_products
 from tests import reference
 from tests._core.arrays import pairs_of, random_rows, random_values, rows_of, values_of
+
+
+def counted(rng, R, weighted):
+    """Co-occurrence by the slow twin, and what it was counted by: weights of users, values of pairs, or neither."""
+    if weighted == "pairs":
+        X = random_values(rng, R)
+        return reference.dot_products(X), None, values_of(X)
+    if weighted:
+        weights = rng.random(len(R)) + 0.1
+        return reference.weighted_cooccurrence(R, weights), weights, None
+    return reference.cooccurrence(R), None, None
 
 
 @settings(deadline=None, max_examples=60)
@@ -18,15 +29,7 @@ def test_every_user_gets_the_entries_they_ask_for(seed, weighted, density):
     rng = np.random.default_rng(seed)
     n, m, users = int(rng.integers(1, 20)), int(rng.integers(1, 60)), 4
     R = rng.random((n, m)) < density
-    weights = values = None
-    if weighted == "pairs":
-        X = random_values(rng, R)
-        counts, values = reference.dot_products(X), values_of(X)
-    elif weighted:
-        weights = rng.random(n) + 0.1
-        counts = reference.weighted_cooccurrence(R, weights)
-    else:
-        counts = reference.cooccurrence(R)
+    counts, weights, values = counted(rng, R, weighted)
     asking = random_rows(rng, users, m)  # the rows each user asks for
     wanted = random_rows(rng, users, m)  # the columns
     users_of = [[u for u in range(users) if i in asking[u]] for i in range(m)]
@@ -42,6 +45,30 @@ def test_every_user_gets_the_entries_they_ask_for(seed, weighted, density):
     assert end == len(expected)
     assert columns.tolist() == [j for j, _ in expected]
     assert np.allclose(products, [value for _, value in expected], rtol=1e-15, atol=0)
+    assert not scratch.counter.any()  # left as it was found
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["", "users", "pairs"]), st.sampled_from([0.05, 0.5]))
+def test_all_entries_of_rows_are_listed(seed, weighted, density):
+    rng = np.random.default_rng(seed)
+    n, m = int(rng.integers(1, 20)), int(rng.integers(1, 60))
+    R = rng.random((n, m)) < density
+    counts, weights, values = counted(rng, R, weighted)
+    left, right = rng.random(m) + 0.1, rng.random(m) + 0.1
+    rows = rng.permutation(m)[: rng.integers(0, m + 1)].astype(np.int32)
+    work = (R.T @ R.sum(axis=1))[rows]
+    size = int(np.minimum(work, m).sum())
+    scratch = gather_scratch(m, np.float64 if weighted else np.int32)
+    indptr, out = np.zeros(len(rows) + 1, np.int64), GatheredEntries(np.full(size, -1, np.int32), np.full(size, np.nan))
+    list_products(pairs_of(R)[0], rows, left, right, work, scratch, indptr, out, weights, values)
+    for r, i in enumerate(rows):
+        columns, products = (each[indptr[r] : indptr[r + 1]] for each in out)
+        assert len(set(columns.tolist())) == len(columns)
+        found = np.zeros(m)
+        found[columns] = products
+        assert np.allclose(found, counts[i] * left[i] * right, rtol=1e-14, atol=0)
+        assert (len(columns) == m) if work[r] > m else products.all()
     assert not scratch.counter.any()  # left as it was found
 
 

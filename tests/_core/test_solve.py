@@ -14,8 +14,8 @@ from komd._core.solve import (
     Solved,
     gather_row,
     gather_squares,
-    own_gathered,
     row_total,
+    solve_block,
     solve_users,
     solver_scratch,
 )
@@ -43,10 +43,9 @@ def test_a_row_is_gathered_from_dense_and_sparse(seed, m):
     for sparse in (False, True):
         for x in range(len(h)):
             out = np.empty(len(h), np.float32)
-            total = gather_row(stored(K, sparse=sparse), h, x, out)
+            gather_row(stored(K, sparse=sparse), h, x, out)
             assert np.array_equal(out, K[h[x], h])
-            assert total == pytest.approx(K[h[x], h].sum(dtype=np.float64), rel=1e-14)
-            assert total == total_of(out)
+            assert total_of(out) == pytest.approx(K[h[x], h].sum(dtype=np.float64), rel=1e-14)
         squares = np.empty(2 * len(h) ** 2, np.float32)
         gather_squares(stored(K, sparse=sparse), rows_of([h, [], h]), np.array([0, 1, 1, 2]) * len(h) ** 2, squares)
         assert np.array_equal(squares.reshape(2, len(h), len(h)), np.stack([K[np.ix_(h, h)]] * 2))
@@ -69,11 +68,9 @@ def from_matrix(matrix, W=NO_W, added=0):
 
 def solved(own, K, histories, exact=True, lam=0.01, theta=1.0, tol=TOL, h=None, omega=0.0):
     rows = rows_of(histories)
-    own = own_gathered(own, rows, always=h is not None and bool((h < 0).any()))
     out = Solved(np.empty(len(rows.indices)), np.empty(len(histories)), np.empty(len(histories)))
     problem = MarginProblem(K.sum(axis=1, dtype=np.float64), exact, theta, lam, tol, omega)
-    scratch = solver_scratch(own, max(map(len, histories), default=0))
-    unsolved = solve_users(own.stored, own.blocks, own.starts, problem, rows, h, out, scratch)
+    unsolved = solve_block(own, problem, rows, h, out)
     return unsolved, np.split(out.weights, rows.indptr[1:-1]), out.offsets, out.gaps
 
 
@@ -103,6 +100,23 @@ def sparse_kernel(rng, m):
 
 # A fixture that sets one number may stay in place from example to example.
 several = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def test_a_problem_that_faces_do_not_solve_is_solved_by_pairs():
+    """K is not positive definite: a direction between two items is not curved upwards."""
+    K = np.array([[1.0, 1.5, 0.0], [1.5, 1.2, 0.0], [0.0, 0.0, 1.0]], np.float32)
+    histories = [np.array(h, np.int32) for h in ([0, 2], [0, 1], [2])]
+    own, rows = from_matrix(stored(K)), rows_of(histories)
+    problem = MarginProblem(K.sum(axis=1, dtype=np.float64), True, 0.0, 0.01, TOL)
+    out = Solved(np.empty(5), np.empty(3), np.empty(3))
+    args = (own.stored, own.blocks, own.starts, problem, rows, None, out, module.solver_scratch(own, 2), None)
+    assert module.solve_users(*args, None) == 1
+    assert out.gaps[1] > TOL
+    unsolved, weights, _, gaps = solved(own, K, histories, theta=0.0)
+    assert unsolved == 0
+    assert (gaps <= TOL).all()
+    assert weights[1].tolist() == [1.0, 0.0]
+    assert weights[0].tolist() == out.weights[:2].tolist()
 
 
 @several
@@ -239,3 +253,27 @@ def test_users_are_counted_when_their_gap_stays_open(gather_at_most):
         unsolved, _, _, gaps = solved(from_matrix(stored(K)), K, histories, lam=1e-9, tol=1e-30)
         rounding = 1e-15 * 1e-9  # times λ, the size of gradients: no less is asked for
         assert unsolved == np.count_nonzero(gaps > rounding) > 0
+
+
+def test_ill_conditioned_problems_are_solved_where_the_first_attempt_leaves_them(monkeypatch):
+    """K has rank 20: two users have many more items, and two have fewer. Without λ, the former have flat problems."""
+    monkeypatch.setattr(module, "_EASY", 0.0)
+    X = np.random.default_rng(0).random((150, 20))
+    K = (X @ X.T).astype(np.float32)
+    histories = [np.arange(3), np.arange(0, 150, 2), np.arange(4, 9), np.arange(100)]
+    own, rows = from_matrix(stored(K, sparse=False)), rows_of(histories)
+    problem = MarginProblem(K.sum(axis=1, dtype=np.float64), True, 1.0, 0.0, TOL)
+
+    def attempt(solve):
+        out = Solved(np.empty(len(rows.indices)), np.empty(4), np.empty(4))
+        return solve(out), out
+
+    scratch = solver_scratch(own, 100)
+    given = (own.stored, own.blocks, own.starts, problem, rows, None)
+    left, first = attempt(lambda out: solve_users(*given, out, scratch, None, None))
+    assert left == 2 and list(first.gaps > TOL) == [False, True, False, True]
+    at_once, expected = attempt(lambda out: solve_users(*given, out, scratch))
+    unsolved, found = attempt(lambda out: solve_block(own, problem, rows, None, out))
+    assert at_once == unsolved == 0
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)

@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from komd._core.top_n import mask, mask_strip, push_top, sort_top
+from komd._core.top_n import collect_top, mask, mask_strip, push_top, sort_top, take_waiting, waiting_for
 from tests import reference
-from tests._core.arrays import random_rows, rows_of
+from tests._core.arrays import compiled_anew, random_rows, rows_of
 
 # Few distinct values, so that ties are everywhere; some items out of the running.
 values = st.lists(st.sampled_from([-np.inf, -1.0, -0.0, 0.0, 0.5, 2.0, np.inf]), min_size=1, max_size=40)
@@ -80,6 +80,37 @@ def test_candidates_without_gaps(seed):
         push_top(np.array([row[first:last]]), inside, first, *best)
     sort_top(*best)
     check(row, candidates, 20, best)
+
+
+@compiled_anew
+def collected(scores, edges, candidates, waiting, items, values, counts):
+    """The lists of users who come one after another to each strip; what waits is taken after the last strip."""
+    for k in range(edges.shape[0] - 1):
+        first, last = edges[k], edges[k + 1]
+        inside = candidates[(candidates >= first) & (candidates < last)]
+        for u in range(scores.shape[0]):
+            collect_top(u, scores[u, first:last].copy(), inside, first, waiting, items, values, counts)
+    for u in range(scores.shape[0]):
+        take_waiting(u, waiting, items, values, counts)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([2, 30, 10**6]), st.sampled_from([0.7, 1.0]))
+def test_candidates_that_wait_make_the_same_lists(seed, levels, share):
+    """Ties stand at the end of lists; some users have more candidates than may wait, some have none."""
+    rng = np.random.default_rng(seed)
+    m, users, n = int(rng.integers(1, 400)), 4, int(rng.integers(1, 90))
+    scores = rng.integers(0, levels, (users, m)).astype(float)
+    scores[rng.random((users, m)) < 0.1] = -np.inf
+    scores[0] = np.sort(scores[0])  # every one is better than those before, or equal
+    scores[1] = -np.inf
+    candidates = np.flatnonzero(rng.random(m) < share).astype(np.int32)
+    edges = np.array([0, *np.sort(rng.integers(0, m + 1, 5)), m])
+    best = fresh(users, n)
+    collected(scores, edges, candidates, waiting_for(*best[1:]), *best)
+    sort_top(*best)
+    for u in range(users):
+        assert best[0][u, : best[2][u]].tolist() == reference.top(scores[u], candidates, n)
 
 
 def test_minus_infinity_is_never_taken():

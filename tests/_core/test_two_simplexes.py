@@ -1,4 +1,4 @@
-"""CF-OMD's solver: its matrix product, its projection, its gaps, and the answer beside cvxopt's."""
+"""CF-OMD's proximal gradients: the projection, its gaps, and the answer beside cvxopt's."""
 
 from __future__ import annotations
 
@@ -10,29 +10,16 @@ from hypothesis import strategies as st
 from komd._core.two_simplexes import (
     TwoSimplexProblem,
     measure_gaps,
-    multiply_symmetric,
     project_simplex,
     scratch_for,
+    solve_one_side,
+    solve_positives,
     state_for,
     step_users,
+    times_rows,
 )
+from komd._core.wide_products import multiply_symmetric
 from tests import reference
-
-
-@settings(deadline=None, max_examples=30)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 300), st.integers(1, 9))
-def test_the_product_is_right_and_each_row_is_independent_of_the_others(seed, m, users):
-    rng = np.random.default_rng(seed)
-    K = rng.standard_normal((m, m)).astype(np.float32)
-    K = K + K.T
-    X = rng.standard_normal((users, m)) * (rng.random((users, m)) < 0.5)
-    out = np.full((users, m), np.nan)
-    multiply_symmetric(K, X, out)
-    assert np.allclose(out, X @ K.astype(np.float64), rtol=1e-12, atol=1e-12 * m)
-    for u in range(users):
-        alone = np.empty((1, m))
-        multiply_symmetric(K, X[u : u + 1], alone)
-        assert np.array_equal(alone[0], out[u])
 
 
 @settings(deadline=None, max_examples=80)
@@ -80,3 +67,36 @@ def test_steps_lead_to_the_optimum_and_gaps_are_the_twins(seed, lam_p, lam_n):
         best = reference.two_simplex_objective(K, positive, lam_p, lam_n, theirs)
         assert reference.two_simplex_objective(K, positive, lam_p, lam_n, alpha) <= best + gap + 1e-9
         assert lam_n < 1 or gap < 1e-9 * lam_n
+        assert np.allclose(state.scores[u], (np.where(positive, alpha, -alpha)) @ K, atol=1e-12)
+
+
+@pytest.mark.parametrize("spread", [1.0, 1e4])
+def test_the_history_is_solved_for_given_negatives(spread):
+    rng = np.random.default_rng(1)
+    m, h = 15, np.array([0, 2, 3, 7, 8, 12, 14], np.int32)
+    X = np.abs(rng.standard_normal((m, 6)))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    K = (X @ X.T).astype(np.float32)
+    lam = 0.01 * np.geomspace(1.0, spread, len(h))
+    Ka, Ka_before = rng.random((2, m))
+    q = (Ka + 0.3 * (Ka - Ka_before))[h]
+    K_u = K[np.ix_(h, h)]
+    expected = reference.solve_simplex(K_u.astype(np.float64), q, lam)
+    problem = TwoSimplexProblem(K, np.array([0, len(h)]), h, lam, 1.0, 0.0, np.zeros(1))
+    p = np.full(len(h), 1 / len(h))
+    solve_positives(problem, 0, Ka, Ka_before, 0.3, p, 1e-12, scratch_for(m, m))
+    assert np.allclose(p, expected, atol=1e-6)
+    alone = np.full(len(h), 1 / len(h))
+    solve_one_side(K_u, q, K_u @ alone + lam * alone - q, lam, alone, 1e-12, scratch_for(m, m).simplex)
+    assert np.allclose(alone, p, atol=1e-9)
+
+
+@pytest.mark.parametrize("size", [0, 1, 4, 7, 12])
+def test_rows_are_summed_by_weight(size):
+    rng = np.random.default_rng(2)
+    K = rng.standard_normal((20, 20)).astype(np.float32)
+    h = np.sort(rng.choice(20, size, replace=False)).astype(np.int32)
+    p = rng.random(size) * (rng.random(size) < 0.7)
+    out = np.empty(20)
+    times_rows(K, h, p, out)
+    assert np.allclose(out, p @ K[h].astype(np.float64), atol=1e-13)

@@ -23,6 +23,7 @@ from komd import files
 from komd.data.interactions import Interactions
 from komd.engine import batch_output as batch
 from komd.errors import InputError
+from tests.budget import repeats
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def short_parts(monkeypatch):
 
 def test_the_parts_are_the_lists(model, tmp_path):
     written = komd.recommend_to(model, tmp_path / "recs", n=10)
-    assert (written.people, written.parts, written.resumed) == (230, 12, 0)
+    assert (written.users, written.parts, written.resumed) == (230, 12, 0)
     assert union(tmp_path / "recs").equals(model.recommend(n=10).to_arrow())
     assert (
         pq.read_table(parts(tmp_path / "recs")[0])["user_id"].unique().to_pylist()
@@ -299,7 +300,7 @@ komd.recommend_to(komd.load(sys.argv[1]), sys.argv[2], n=10)
 
 
 @pytest.mark.parametrize("storage", ["dense", "streamed"])
-def test_ten_kills_at_random_moments(storage, tmp_path, monkeypatch):
+def test_kills_at_random_moments(storage, tmp_path, monkeypatch):
     data = komd.generate(users=4000, items=400, activity=12, rng=4)
     model = komd.ECFOMD(storage=storage).fit(data)
     model.save(tmp_path / "m.komd")
@@ -307,7 +308,8 @@ def test_ten_kills_at_random_moments(storage, tmp_path, monkeypatch):
     command = [sys.executable, "-c", _RUN, str(tmp_path / "m.komd"), str(folder)]
     random.seed(0)
     killed = 0
-    for _ in range(10):
+    tries = repeats(4, 10)
+    for _ in range(tries):
         process = subprocess.Popen(command)
         wanted = len(parts(folder)) + random.randint(0, 25)
         limit = time.monotonic() + 60
@@ -320,7 +322,7 @@ def test_ten_kills_at_random_moments(storage, tmp_path, monkeypatch):
         process.wait()
         for file in parts(folder):
             pq.read_metadata(file)  # whole, or not there
-    assert killed >= 5
+    assert killed >= tries // 2
     subprocess.run(command, check=True)
     assert union(folder).equals(model.recommend(n=10).to_arrow())
 

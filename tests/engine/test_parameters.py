@@ -148,7 +148,8 @@ def test_numpy_numbers_are_numbers():
 ODD = [0, 5e-324, 1e-12, 1, 1e15, 1e30, 1e300, 10**400, math.inf, math.nan, -1, -1e300, True, "1", b"1", None, [1], 1j]
 ODD += [np.float32(0.5), np.float16(2), np.int8(2), np.uint64(2**63), np.bool_(True), np.array(0.5), np.array([0.5])]
 STAGES = {"ridge": 10.0, "prior": 0.01, "user_damping": 0.5, "popularity": 0.3}
-FEW = {komd.CFOMD: {"max_iterations": 40}}  # problems that are not solved in time are SolverErrors
+# Few iterations: problems that are not solved in time are SolverErrors.
+FEW = {komd.CFOMD: {"max_iterations": 40}, komd.WRMF: {"iterations": 2}}
 BASES = [(model, FEW.get(model, {})) for model in MODELS.values()] + [
     (komd.CFKOMD, STAGES),
     (komd.CFKOMD, STAGES | {"rank": 4, "storage": "sparse"}),

@@ -305,7 +305,7 @@ def test_no_more_than_a_block_of_scores_is_held(data, monkeypatch):
     held = []
     score = komd.CFKOMD._score
     monkeypatch.setattr(komd.CFKOMD, "_score", lambda self, rows, out: held.append(out.shape) or score(self, rows, out))
-    monkeypatch.setattr(recommender, "users_per_block", lambda items: 7)
+    monkeypatch.setattr(komd.CFKOMD, "_users_per_block", lambda self: 7)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.score(data)

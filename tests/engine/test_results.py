@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,6 +12,7 @@ from komd.data.interactions import Interactions
 from komd.engine.catalogue import Catalogue
 from komd.engine.ranking import RankedBlock
 from komd.engine.results import Explanation, Recommendations, Scores, lists_table
+from komd.errors import InputError
 
 
 def recommendations(rows, **how):
@@ -94,3 +97,10 @@ def test_lists_of_blocks_are_one_ragged_table():
     ]
     nothing = lists_table(catalogue, pa.array([], pa.string()), [])
     assert nothing.column_names == ["user_id", "item_id", "score", "rank"] and len(nothing) == 0
+
+
+@pytest.mark.parametrize("name", ["pandas", "polars"])
+def test_a_frame_library_that_is_missing_is_named(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(InputError, match=rf"to_{name}\(\) needs {name}, which is not installed: pip install {name}"):
+        getattr(recommendations(4), f"to_{name}")()

@@ -96,6 +96,53 @@ def test_ties_stand_as_they_do_in_memory(way):
                 assert np.allclose(areas[0], others, atol=1e-12)
 
 
+TILED = (
+    lambda **k: komd.CFKOMD(kernel="jaccard", dislikes_weight=0.7, **k),
+    lambda **k: komd.CFKOMD(user_damping=0.5, target=0.6, negatives_weight=0.3, **k),
+    lambda **k: komd.CFKOMD(prior=0.01, ridge=20, rank=6, **k),
+    lambda **k: komd.MSDW(alpha=0.15, locality=3, **k),
+)
+
+
+@pytest.mark.parametrize("make", TILED, ids=["dislikes", "target", "corrected", "msdw"])
+@pytest.mark.parametrize("room", [None, 3_000_000])
+def test_strips_of_several_tiles_rank_as_rows_in_memory_to_the_last_bit(make, room, monkeypatch):
+    """Twins, so that ties stand at the end of lists; items without users; users without items; negative weights.
+
+    The same streamed model ranks by strips and with the rows of the users at hand.
+    """
+    rng = np.random.default_rng(5)
+    single = rng.random((260, 1300)) < 0.4 * np.linspace(1, 0, 1300) ** 4
+    R = np.repeat(single, 2, axis=1)
+    R[:4] = False
+    R[:, rng.random(2600) < 0.05] = False
+    hidden = R & (rng.random(R.shape) < 0.3)
+    disliked = (rng.random(R.shape) < 0.01) & ~R
+    train, test, disliked = (
+        komd.Interactions.of(scipy.sparse.csr_matrix(x.astype(np.float32))) for x in (R & ~hidden, hidden, disliked)
+    )
+    model = make(storage="streamed").fit(train.with_dislikes(disliked))
+    some = train.items.values.to_pylist()[::3]
+    order = rng.permutation(train.items.values.to_pylist())[:900].tolist()
+
+    def answers():
+        with pytest.warns(komd.FallbackWarning):
+            lists = [model.recommend(n=70).to_arrow(), model.recommend(n=9, items=some, exclude_seen=False).to_arrow()]
+        areas = [komd.evaluate(model, test, metrics=["auc"], ties=ties)["auc"].values for ties in ("half", order)]
+        return lists, areas
+
+    lists, areas = answers()
+    monkeypatch.setattr(item_based, "_ROWS_SHARE", 0.0)
+    if room:  # a few strips, the last of them of several tiles, and groups of users
+        monkeypatch.setattr(streaming, "_LEAST_ROOM", 0)
+        monkeypatch.setattr(streaming, "room_for", lambda memory: room)
+    by_strips, measured = answers()
+    for found, expected in zip(by_strips, lists, strict=True):
+        assert found.equals(expected)
+    for found, expected in zip(measured, areas, strict=True):
+        assert np.allclose(found, expected, rtol=0, atol=1e-12, equal_nan=True)
+
+
 @pytest.mark.parametrize("make", MODELS, ids=NAMES)
 def test_items_nobody_chose_come_last_in_every_storage(make, way):
     rng = np.random.default_rng(1)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import komd
 from komd.engine.saved_catalogue import catalogue_arrays
 from komd.errors import InputError, ModelFileError, UnknownIdError
+from tests.budget import repeats
 
 MODELS = {
     "Popularity": lambda storage: komd.Popularity(),
@@ -121,7 +122,7 @@ def random_updates(model, world, rng):
 
 
 @pytest.mark.parametrize(("name", "storage"), list(product(MODELS, STORAGES)))
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=repeats(4, 12))
 @given(seed=st.integers(0, 2**32 - 1))
 def test_an_updated_model_equals_one_fitted_to_what_remains(name, storage, seed):
     rng = np.random.default_rng(seed)

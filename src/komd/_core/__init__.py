@@ -22,13 +22,18 @@ files: nothing else imports Numba.
     cooccurrence.py       how many users chose both i and j, for a block of items i
     exact_sums.py         sums over users or items that are the same in any order
     renumbered.py         rows and matrices after an update: copied under new numbers, changed rows put in
-    gather.py             what users need of rows of K that are counted and not kept
+    gather.py             what users, and sums, need of rows of K that are counted and not kept
     factor_products.py    a low-rank correction of scores and entries; products with blocks of vectors
     row_products.py       its inner loop: four rows by four, in registers
+    llvm_vectors.py       what loops in LLVM's own language share
     strip_counting.py     K in strips of columns, counted and scored; rank_strip.py all that is done with one
     solve.py              the weights of each user: a convex problem on the simplex
-    simplex.py            one such problem; sweep.py its inner loop, four items at a time
-    two_simplexes.py      CF-OMD's weights, on two simplexes
+    simplex.py            one such problem, by moves between two items; sweep.py its inner loop, four at a time
+    simplex_faces.py      the same by whole faces, which solves most problems; vector_sums.py its inner loops
+    symmetric_part.py     K between some items: K_u from K, a face from K_u
+    row_sums.py           weighted sums of rows, in registers: of scores, of gradients
+    deflated_steps.py     CF-OMD's weights, on two simplexes, with the leading eigenvectors of K
+    two_simplexes.py      the same by proximal gradients, for small λ_n; wide_products.py K times many vectors
     slim_descent.py       SLIM's regressions of each item on all others, by coordinate descent
     bpr_steps.py          BPR-kNN's gradient steps; splitmix.py the random numbers they are drawn with
     scoring.py            weighted sums of rows of an item-item matrix, dense or sparse

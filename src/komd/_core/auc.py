@@ -7,12 +7,11 @@ import numpy as np
 from komd._core.compile import compiled, inner
 from komd._core.groups import TieRule
 
-__all__ = ["LOWEST", "area_under_curve", "level_unchosen", "mark_hits", "pairs_won", "ties_won"]
+__all__ = ["LOWEST", "area_under_curve", "level_unchosen", "mark_hits", "pairs_lost", "ties_won"]
 
 LOWEST = -np.finfo(np.float64).max  # the score of every item that nobody chose, where areas are measured
 
-_CHUNK = 16  # scores compared together: most often all are below every test item
-_FEW = 256  # test items up to which each is compared with every score; more are searched by bisection
+_FEW = 256  # test items up to which each is compared with scores; more are searched by bisection
 
 
 @compiled
@@ -26,6 +25,7 @@ def area_under_curve(
     Not a number where a side is empty. `scores` is overwritten: test items end at minus infinity.
     Twins: scikit-learn's roc_auc_score; with places, tests/reference.py::area_in_order.
     """
+    near = np.empty(scores.shape[1] + 1)
     for u in range(test_indptr.shape[0] - 1):
         wanted = test[test_indptr[u] : test_indptr[u + 1]]
         row = scores[u]
@@ -43,12 +43,12 @@ def area_under_curve(
             areas[u] = np.nan
         elif rule.places.shape[0] == 0:
             tested.sort()
-            areas[u] = pairs_won(row, tested, rule.share) / (size * others)
+            areas[u] = (size * others - pairs_lost(row, tested, rule.share, near)) / (size * others)
         else:
             order = np.argsort(tested)
             tested = tested[order]
-            won = pairs_won(row, tested, 0.0) + ties_won(row, tested, rule.places[wanted[order]], rule)
-            areas[u] = won / (size * others)
+            lost = pairs_lost(row, tested, 0.0, near) - ties_won(row, tested, rule.places[wanted[order]], rule)
+            areas[u] = (size * others - lost) / (size * others)
 
 
 @inner
@@ -59,34 +59,18 @@ def level_unchosen(row: np.ndarray, chosen: int) -> None:
 
 
 @inner
-def pairs_won(row: np.ndarray, tested: np.ndarray, tie: float) -> float:
-    """Pairs (test item, item of `row` above minus infinity) in the right order, an equal pair counting `tie`.
+def pairs_lost(row: np.ndarray, tested: np.ndarray, tie: float, near: np.ndarray) -> float:
+    """Pairs (test item, item of `row` above minus infinity) not in the right order, an equal pair counting 1 − `tie`.
 
     `tested` are the scores of the test items, ascending; in `row` they are at minus infinity. Items that nobody chose
-    are at `LOWEST` in both. Over strips of items the numbers add up.
+    are at `LOWEST` in both. Over strips of items the numbers add up. `near` is scratch, one longer than `row`.
+    The scores that reach a test item are sought among those that reached one below it: few are compared often.
     """
     size = tested.shape[0]
     if size == 0:
         return 0.0
-    least = tested[0]
-    near = np.empty(row.shape[0] + 1, np.float64)  # the scores that are not below every test item
-    found = 0
-    full = row.shape[0] - row.shape[0] % _CHUNK
-    for start in range(0, full, _CHUNK):
-        reaching = 0
-        for j in range(start, start + _CHUNK):
-            reaching += row[j] >= least
-        if reaching:
-            for j in range(start, start + _CHUNK):
-                near[found] = row[j]
-                found += row[j] >= least
-    for j in range(full, row.shape[0]):
-        near[found] = row[j]
-        found += row[j] >= least
-    others = 0
-    for j in range(row.shape[0]):
-        others += row[j] > -np.inf
-    won: float = float(others - found) * size
+    lost = 0.0
+    found = _reaching(row, row.shape[0], tested[0], near)
     if size > _FEW:
         for j in range(found):
             x = near[j]
@@ -94,16 +78,31 @@ def pairs_won(row: np.ndarray, tested: np.ndarray, tie: float) -> float:
             end = low
             while end < size and tested[end] == x:
                 end += 1
-            won += (size - end) + tie * (end - low)
-    else:
-        for t in range(size):
-            smaller = 0
-            equal = 0
-            for j in range(found):
-                smaller += near[j] < tested[t]
-                equal += near[j] == tested[t]
-            won += smaller + tie * equal
-    return won
+            lost += end - tie * (end - low)
+        return lost
+    for t in range(size):
+        reaching = 0
+        equal = 0
+        for j in range(found):
+            reaching += near[j] >= tested[t]
+            equal += near[j] == tested[t]
+        if reaching == 0:
+            break
+        lost += reaching - tie * equal
+        if 2 * reaching < found:
+            found = _reaching(near, found, tested[t], near)
+    return lost
+
+
+@inner
+def _reaching(scores: np.ndarray, size: int, least: float, out: np.ndarray) -> int:
+    """Copy the first `size` scores that are at least `least` to `out`, which may be `scores`; returns their number."""
+    found = 0
+    for j in range(size):
+        x = scores[j]
+        out[found] = x
+        found += x >= least
+    return found
 
 
 @inner
@@ -122,7 +121,7 @@ def _how_many_below(tested: np.ndarray, x: float) -> int:
 
 @inner
 def ties_won(row: np.ndarray, tested: np.ndarray, tested_places: np.ndarray, rule: TieRule) -> float:
-    """What the pairs of equal scores count, where the places of items decide: added to `pairs_won` with a tie of 0.
+    """What pairs of equal scores count, where places of items decide: subtracted from `pairs_lost` with a tie of 0.
 
     `row` and `tested` are as there. `tested_places` are the places of the test items in the order of `tested`,
     `rule.places` those of the items of `row`.

@@ -11,7 +11,7 @@ from komd._core.compile import compiled
 from komd._core.cooccurrence import count_row
 from komd._core.groups import CountedPairs, PairValues, Rows
 
-__all__ = ["GatherScratch", "GatheredEntries", "copy_pieces", "gather_rows", "gather_scratch"]
+__all__ = ["GatherScratch", "GatheredEntries", "copy_pieces", "gather_rows", "gather_scratch", "list_products"]
 
 _CLEARED = 16  # counters cleared in the time of one count: a row with more counts than one in so many keeps no list
 
@@ -75,6 +75,49 @@ def gather_rows(
         for k in range(met):
             counter[touched[k]] = 0
     return end
+
+
+@compiled
+def list_products(
+    pairs: CountedPairs,
+    rows: np.ndarray,
+    left: np.ndarray,
+    right: np.ndarray,
+    work: np.ndarray,
+    scratch: GatherScratch,
+    indptr: np.ndarray,
+    out: GatheredEntries,
+    weights: np.ndarray | None = None,
+    values: PairValues | None = None,
+) -> None:
+    """|U_i ∩ U_j| · left_i · right_j for i in `rows` and all j that share a user with i, in no order.
+
+    Compressed: `indptr` (rows + 1) begins with 0. `work` are the counts that each of the rows takes: one with more than
+    there are items gets all j, zeros among them. With `weights` or `values`: see `cooccurrence.py`.
+    """
+    counter, touched = scratch.counter, scratch.touched
+    columns, products = out.columns, out.products
+    end = 0
+    for r in range(rows.shape[0]):
+        i = rows[r]
+        first, stop = pairs.item_indptr[i], pairs.item_indptr[i + 1]
+        whole = work[r] > counter.shape[0]
+        met = count_row(pairs, first, stop, whole, counter, touched, 0, weights, values)
+        scale = left[i]
+        if whole:
+            met = counter.shape[0]
+            for j in range(met):
+                columns[end + j] = j
+                products[end + j] = counter[j] * (scale * right[j])
+                counter[j] = 0
+        else:
+            for k in range(met):
+                j = touched[k]
+                columns[end + k] = j
+                products[end + k] = counter[j] * (scale * right[j])
+                counter[j] = 0
+        end += met
+        indptr[r + 1] = end
 
 
 @compiled

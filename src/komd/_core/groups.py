@@ -96,12 +96,17 @@ class OwnEntries(NamedTuple):
 
 
 class StripArrays(NamedTuple):
-    """A strip that can be read: `row_of[i]` is item i's row in it; the rest is described in `strip_counting.py`."""
+    """A strip of columns that can be read, in tiles: `row_of[i]` is item i's row in it; see `strip_counting.py`.
+
+    `places[t, r]` says where row r of tile t is: columns (counted from the tile's first) and values from its first
+    number up to its second, or, if the second is `DENSE`, all of `dense[t, first number]`.
+    """
 
     row_of: NDArray[np.int32]
-    places: NDArray[np.int64]
+    places: NDArray[np.uint32]
     columns: NDArray[np.uint16]
     values: NDArray[np.float32]
+    dense: NDArray[np.float32]
 
 
 class TieRule(NamedTuple):

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from komd._core.auc import level_unchosen, pairs_won, ties_won
+from komd._core.auc import level_unchosen, pairs_lost, ties_won
 from komd._core.compile import compiled
 from komd._core.groups import StripArrays, TieRule, WeightedUsers
-from komd._core.strip_counting import score_strip
-from komd._core.top_n import mask_strip, push_top
+from komd._core.strip_counting import score_tile
+from komd._core.top_n import Waiting, collect_top, mask_strip, take_waiting
 
 __all__ = ["ItemTerms", "Lists", "Masked", "NeverListed", "TargetPairs", "rank_strip"]
 
@@ -45,16 +45,20 @@ class NeverListed(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """The candidates of the strip, and each user's best so far as `push_top` keeps them; n = 0 is not asked for."""
+    """The candidates of the strip, and each user's best so far as `push_top` keeps them; n = 0 is not asked for.
+
+    Nobody waits for these lists before and after: `waiting_for(scores, counts)`.
+    """
 
     candidates: NDArray[np.int32]
     items: NDArray[np.int32]
     scores: NDArray[np.float64]
     counts: NDArray[np.int64]
+    waiting: Waiting
 
 
 class TargetPairs(NamedTuple):
-    """Each user's targets (empty `indptr`: not asked for), their scores ascending, and the pairs won so far.
+    """Each user's targets (empty `indptr`: not asked for), their scores ascending, and the pairs lost so far.
 
     Equal pairs count by `rule`, which has the places of the strip's items; `places` are those of the targets, in the
     order of `scores`. Items from number `chosen` on, which nobody chose, lose to every other item.
@@ -67,7 +71,7 @@ class TargetPairs(NamedTuple):
     places: NDArray[np.int32]
     rule: TieRule
     chosen: int
-    won: NDArray[np.float64]
+    lost: NDArray[np.float64]
 
 
 @compiled
@@ -81,42 +85,61 @@ def rank_strip(
     never: NeverListed,
     best: Lists,
     targets: TargetPairs,
-    scores: np.ndarray,
 ) -> None:
-    """Score a strip for each user, mask the items they know, merge into their best, and count the pairs won.
+    """Score a strip for each user, mask the items they know, merge into their best, and count the pairs lost.
 
-    The strip begins at item `first`. `correction` (users × width, or empty) is subtracted from the scores. `scores` is
-    scratch, one row as long as the strip is wide.
+    The strip begins at item `first`. `correction` (users × width, or empty) is subtracted from the scores. A tile of
+    the strip is used by all users before the next: the rows that many have are read from the cache.
     """
     measured = targets.indptr.shape[0] > 0
-    row = scores[0]
-    for u in range(users.indptr.shape[0] - 1):
-        p, stop = users.indptr[u], users.indptr[u + 1]
-        if p == stop:
-            row[:] = terms.popularity
-        else:
-            score_strip(strip, terms.S, users.indices[p:stop], users.weights[p:stop], users.offsets[u], row)
-            if correction.shape[0] > 0:
-                for j in range(correction.shape[1]):
-                    row[j] -= correction[u, j]
-            for j in range(terms.factors.shape[0]):
-                row[j] *= terms.factors[j]
-        if known.exclude:
-            mask_strip(known.indptr[u + 1], known.indices, first, known.cursor[u : u + 1], row)
-        if never.indptr.shape[0] > 0:
-            mask_strip(never.indptr[u + 1], never.indices, first, never.cursor[u : u + 1], row)
-        if best.items.shape[1] > 0:
-            push_top(
-                scores, best.candidates, first, best.items[u : u + 1], best.scores[u : u + 1], best.counts[u : u + 1]
-            )
-        if measured:
-            if not known.exclude:
-                mask_strip(known.indptr[u + 1], known.indices, first, known.cursor[u : u + 1], row)
-            mask_strip(targets.indptr[u + 1], targets.indices, first, targets.cursor[u : u + 1], row)
-            level_unchosen(row, targets.chosen - first)
-            tested = targets.scores[targets.indptr[u] : targets.indptr[u + 1]]
-            if targets.rule.places.shape[0] == 0:
-                targets.won[u] += pairs_won(row, tested, targets.rule.share)
+    begin = users.indptr[0]
+    rows = strip.row_of[users.indices[begin : users.indptr[-1]]]
+    whole = terms.S.shape[0]
+    wide = strip.dense.shape[2]
+    scores = np.empty(wide)
+    near = np.empty(wide + 1)
+    listed = best.items.shape[1] > 0
+    low = 0
+    for tile in range(strip.places.shape[0]):
+        start = tile * wide
+        stop = min(start + wide, whole)
+        high = low
+        while high < best.candidates.shape[0] and best.candidates[high] < first + stop:
+            high += 1
+        row = scores[: stop - start]
+        S = terms.S[start:stop]
+        for u in range(users.indptr.shape[0] - 1):
+            p, end = users.indptr[u], users.indptr[u + 1]
+            if p == end:
+                row[:] = terms.popularity[start:stop]
             else:
-                places = targets.places[targets.indptr[u] : targets.indptr[u + 1]]
-                targets.won[u] += pairs_won(row, tested, 0.0) + ties_won(row, tested, places, targets.rule)
+                score_tile(strip, tile, S, rows[p - begin : end - begin], users.weights[p:end], users.offsets[u], row)
+                if correction.shape[0] > 0:
+                    for j in range(stop - start):
+                        row[j] -= correction[u, start + j]
+                if terms.factors.shape[0] > 0:
+                    for j in range(stop - start):
+                        row[j] *= terms.factors[start + j]
+            if known.exclude:
+                mask_strip(known.indptr[u + 1], known.indices, first + start, known.cursor[u : u + 1], row)
+            if never.indptr.shape[0] > 0:
+                mask_strip(never.indptr[u + 1], never.indices, first + start, never.cursor[u : u + 1], row)
+            if listed:
+                some = best.candidates[low:high]
+                collect_top(u, row, some, first + start, best.waiting, best.items, best.scores, best.counts)
+            if measured:
+                if not known.exclude:
+                    mask_strip(known.indptr[u + 1], known.indices, first + start, known.cursor[u : u + 1], row)
+                mask_strip(targets.indptr[u + 1], targets.indices, first + start, targets.cursor[u : u + 1], row)
+                level_unchosen(row, targets.chosen - first - start)
+                tested = targets.scores[targets.indptr[u] : targets.indptr[u + 1]]
+                if targets.rule.places.shape[0] == 0:
+                    targets.lost[u] += pairs_lost(row, tested, targets.rule.share, near)
+                else:
+                    rule = TieRule(targets.rule.share, targets.rule.places[start:stop])
+                    places = targets.places[targets.indptr[u] : targets.indptr[u + 1]]
+                    targets.lost[u] += pairs_lost(row, tested, 0.0, near) - ties_won(row, tested, places, rule)
+        low = high
+    if listed:
+        for u in range(best.counts.shape[0]):
+            take_waiting(u, best.waiting, best.items, best.scores, best.counts)

@@ -66,7 +66,7 @@ def find_pairs(rows: Rows, users: np.ndarray, items: np.ndarray, out: np.ndarray
         out[k] = low if low < stop and rows.indices[low] == items[k] else -1
 
 
-@inner
+@compiled
 def _sort(values: np.ndarray, size: int) -> None:
     """The first `size` values in ascending order; quick where they are few and nearly in order."""
     if size > _SHORT:

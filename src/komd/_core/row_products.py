@@ -13,29 +13,25 @@ from itertools import product
 from typing import Any
 
 from llvmlite import ir
-from llvmlite.binding import get_host_cpu_features
 from numba import types
-from numba.core import cgutils, config
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
+
+from komd._core.llvm_vectors import LONG, loop, many_registers, multiply_add
 
 __all__ = ["SIDE", "row_products"]
 
 SIDE = 4  # rows of either matrix; with 16 lanes, 16 products are reduced to one vector
 _LANES = 16
 
-_Float, _Long = ir.FloatType(), ir.IntType(64)
+_Float = ir.FloatType()
 _Vector, _Places = ir.VectorType(_Float, _LANES), ir.VectorType(ir.IntType(32), _LANES)
 _ZERO = ir.Constant(_Vector, [0.0] * _LANES)
 
 
 def _together() -> int:
     """Rows of either matrix in one loop: 4 × 4 sums fit the 32 registers of AVX-512, 2 × 2 those of others."""
-    try:
-        features = get_host_cpu_features()
-    except RuntimeError:  # LLVM does not know this processor
-        return 2
-    return SIDE if features.get("avx512f") and not config.CPU_NAME else 2
+    return SIDE if many_registers() else 2
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -54,8 +50,8 @@ def _emit(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -
         [builder.gep(of.data, [builder.mul(builder.extract_value(numbers, k), factors)]) for k in range(SIDE)]
         for of, numbers in ((A, arguments[1]), (B, arguments[3]))
     ]
-    multiply_add = _multiply_add(builder)
-    whole = builder.and_(factors, ir.Constant(_Long, -_LANES))
+    add_product = multiply_add(builder, _Vector)
+    whole = builder.and_(factors, ir.Constant(LONG, -_LANES))
     side, sums = _together(), dict[tuple[int, ...], Any]()
     for first, second in product(range(0, SIDE, side), repeat=2):
         places = list(product(range(first, first + side), range(second, second + side)))
@@ -63,26 +59,20 @@ def _emit(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -
         def step(k: Any, sums: list[Any], places: Any = places) -> list[Any]:
             left = {x: _load(builder, rows[0][x], k) for x in sorted({x for x, _ in places})}
             right = {y: _load(builder, rows[1][y], k) for y in sorted({y for _, y in places})}
-            return [multiply_add(left[x], right[y], sums[p]) for p, (x, y) in enumerate(places)]
+            return [add_product(left[x], right[y], sums[p]) for p, (x, y) in enumerate(places)]
 
-        found = _loop(builder, ir.Constant(_Long, 0), whole, _LANES, [_ZERO] * len(places), step)
+        found = loop(builder, ir.Constant(LONG, 0), whole, _LANES, [_ZERO] * len(places), step)
         sums.update(zip(places, found, strict=True))
 
     def last(k: Any, sums: list[Any]) -> list[Any]:
         left, right = ([builder.load(builder.gep(row, [k])) for row in four] for four in rows)
         pairs = list(product(left, right))
-        return [multiply_add(_vector(builder, [x for x, _ in pairs]), _vector(builder, [y for _, y in pairs]), sums[0])]
+        return [add_product(_vector(builder, [x for x, _ in pairs]), _vector(builder, [y for _, y in pairs]), sums[0])]
 
     reduced = _reduced(builder, [sums[place] for place in product(range(SIDE), repeat=2)])
-    (products,) = _loop(builder, whole, factors, 1, [reduced], last)
+    (products,) = loop(builder, whole, factors, 1, [reduced], last)
     builder.store(products, builder.bitcast(out.data, _Vector.as_pointer()), align=4)
     return context.get_dummy_value()
-
-
-def _multiply_add(builder: ir.IRBuilder) -> Callable[[Any, Any, Any], Any]:
-    kind = ir.FunctionType(_Vector, [_Vector] * 3)
-    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fmuladd.v{_LANES}f32")
-    return lambda x, y, z: builder.call(function, [x, y, z])
 
 
 def _load(builder: ir.IRBuilder, row: Any, k: Any) -> Any:
@@ -94,30 +84,6 @@ def _vector(builder: ir.IRBuilder, numbers: Iterable[Any]) -> Any:
     for place, number in enumerate(numbers):
         out = builder.insert_element(out, number, ir.Constant(ir.IntType(32), place))
     return out
-
-
-def _loop(
-    builder: ir.IRBuilder,
-    start: Any,
-    stop: Any,
-    step: int,
-    sums: list[Any],
-    body: Callable[[Any, list[Any]], list[Any]],
-) -> list[Any]:
-    """for k in range(start, stop, step): sums = body(k, sums). The sums stay in registers."""
-    before, head, inside, after = builder.block, *(builder.append_basic_block() for _ in range(3))
-    builder.branch(head)
-    builder.position_at_end(head)
-    k, now = builder.phi(_Long), [builder.phi(_Vector) for _ in sums]
-    builder.cbranch(builder.icmp_signed("<", k, stop), inside, after)
-    builder.position_at_end(inside)
-    following = [builder.add(k, ir.Constant(_Long, step)), *body(k, now)]
-    for value, first, later in zip([k, *now], [start, *sums], following, strict=True):
-        value.add_incoming(first, before)
-        value.add_incoming(later, inside)
-    builder.branch(head)
-    builder.position_at_end(after)
-    return now
 
 
 def _reduced(builder: ir.IRBuilder, sums: list[Any]) -> Any:

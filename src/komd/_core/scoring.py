@@ -6,17 +6,18 @@ import numpy as np
 
 from komd._core.compile import compiled
 from komd._core.groups import StoredMatrix, WeightedUsers
+from komd._core.row_sums import add_distant_rows
 
 __all__ = ["score_dense", "score_sparse", "score_targets"]
 
-_STRIP = 1024  # columns worked on at a time: their rows of the matrix stay in the cache for all users of a block
+_STRIP = 128  # columns worked on at a time: their rows of the matrix stay in the cache for all users of a block
 
 
 @compiled
 def score_dense(M: np.ndarray, S: np.ndarray, users: WeightedUsers, scores: np.ndarray) -> None:
     """scores[u, j] = sum over u's items i of weights_i M[i, j], minus offsets_u S_j. Twin: reference.py::scores."""
     m = M.shape[1]
-    indptr, indices, weights = users.indptr, users.indices, users.weights
+    indptr = users.indptr
     for start in range(0, m, _STRIP):
         stop = min(start + _STRIP, m)
         width = stop - start
@@ -26,31 +27,8 @@ def score_dense(M: np.ndarray, S: np.ndarray, users: WeightedUsers, scores: np.n
             offset = users.offsets[u]
             for j in range(width):
                 out[j] = -offset * S_strip[j]
-            p = indptr[u]
-            end = indptr[u + 1]
-            while p + 4 <= end:  # four rows at a time: a quarter of the loads and stores of `out`
-                w0 = weights[p]
-                w1 = weights[p + 1]
-                w2 = weights[p + 2]
-                w3 = weights[p + 3]
-                r0 = M[indices[p], start:stop]
-                r1 = M[indices[p + 1], start:stop]
-                r2 = M[indices[p + 2], start:stop]
-                r3 = M[indices[p + 3], start:stop]
-                for j in range(width):  # one after another, so that dense, sparse and streamed agree to the last bit
-                    x = out[j]
-                    x += w0 * r0[j]
-                    x += w1 * r1[j]
-                    x += w2 * r2[j]
-                    x += w3 * r3[j]
-                    out[j] = x
-                p += 4
-            while p < end:
-                w0 = weights[p]
-                r0 = M[indices[p], start:stop]
-                for j in range(width):
-                    out[j] += w0 * r0[j]
-                p += 1
+            mine = slice(indptr[u], indptr[u + 1])
+            add_distant_rows(M, users.indices[mine], users.weights[mine], start, out)
 
 
 @compiled

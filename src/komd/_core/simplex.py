@@ -10,7 +10,9 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from komd._core.compile import compiled, inner
+from komd._core.simplex_faces import LINES, descend_by_faces
 from komd._core.sweep import sweep
+from komd._core.vector_sums import padded_length
 
 __all__ = [
     "ALL_STEP",
@@ -159,9 +161,10 @@ FLOOR, G, Q, LAM, ALPHA, WIDTH, ALL_STEP = range(7, 14)
 
 
 class SimplexScratch(NamedTuple):
-    """Buffers of one thread: the smaller problem of `solve_shrinking`, and lines as long as the problem.
+    """Buffers of one thread: a smaller problem within the problem, and lines as long as the problem.
 
-    Few arrays, since each costs a part of a microsecond in every call.
+    The first row of `kept` is for the items of the smaller problem, the second counts 0, 1, 2, ... There are few
+    arrays, since each costs a part of a microsecond in every call.
     """
 
     kept: NDArray[np.int32]
@@ -171,21 +174,38 @@ class SimplexScratch(NamedTuple):
 
 def simplex_scratch(items: int, side: int) -> SimplexScratch:
     """Scratch for problems of so many items, of which `solve_shrinking` sees those of at most `side`."""
-    return SimplexScratch(np.empty(items, np.int32), np.empty(side**2, np.float32), np.empty((14, items)))
+    wide = padded_length(items)
+    kept = np.empty((2, wide), np.int32)
+    kept[1] = np.arange(wide)
+    return SimplexScratch(kept, np.empty(side * padded_length(side), np.float32), np.empty((LINES, wide)))
 
 
 @compiled
 def solve_shrinking(
-    K: np.ndarray, q: np.ndarray, g: np.ndarray, lam: Lambda, alpha: np.ndarray, tol: float, scratch: SimplexScratch
+    K: np.ndarray,
+    q: np.ndarray,
+    g: np.ndarray,
+    lam: Lambda,
+    alpha: np.ndarray,
+    tol: float,
+    scratch: SimplexScratch,
+    pairs: bool | None = True,
 ) -> None:
-    """The same answer as `solve_simplex`, sooner: finish on the items that still matter, then check the others.
+    """The same answer as `solve_simplex`, sooner: by faces, or else by pairs among the items that still matter.
 
-    After some steps on all items, those without weight and far from gaining any are set aside, the rest is solved as a
-    smaller problem that fits the cache, and the gradient of those set aside is computed afresh; if one of them now
-    wants weight, the round is repeated. The caller judges the answer by its gap.
+    Where faces fail: after some steps on all items, those without weight and far from gaining any are set aside, the
+    rest is solved as a smaller problem that fits the cache, and the gradient of those set aside is computed afresh; if
+    one of them now wants weight, the round is repeated. The caller judges the answer by its gap. Where `pairs` is None,
+    what faces do not solve is left as it is, and the rest of this function is not compiled.
     """
-    kept, lines, floor = scratch.kept, scratch.lines, scratch.lines[FLOOR]
+    kept, lines, floor = scratch.kept[0], scratch.lines, scratch.lines[FLOOR]
     m = alpha.shape[0]
+    for k in range(m):
+        lines[_LAM_KEPT, k] = lam_at(lam, k)
+    if descend_by_faces(K, q, g, lines[_LAM_KEPT, :m], alpha, tol, scratch):
+        return
+    if pairs is None:
+        return
     first = EASY_STEPS * m if m < _WORTH_SHRINKING else int(_FIRST_STEPS * m)
     if solve_simplex(K, g, lam, alpha, tol, first, floor[:m]) >= 0:
         return

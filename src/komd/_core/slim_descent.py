@@ -271,7 +271,7 @@ def _sweep(
     return longest
 
 
-@inner
+@compiled
 def _solve_by_gram(problem: ItemRegression, j: int, size: int, scratch: RegressionScratch) -> float:
     """The same on G. Only columns that have weight or want some are worked on: their square of G is gathered, solved
     by `descend`, q = G_j − Gw − l2 w is recomputed, and those that now want weight enter.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from komd._core.compile import compiled, inner
 from komd._core.factor_products import subtract_squares
 from komd._core.groups import OwnEntries, Rows, StoredMatrix
+from komd._core.row_sums import add_rows
 from komd._core.simplex import (
     ALL_STEP,
     ALPHA,
@@ -29,7 +31,9 @@ from komd._core.simplex import (
     solve_shrinking,
     worst_pair,
 )
+from komd._core.symmetric_part import copy_part
 from komd._core.uneven_simplex import SPREAD, solve_uneven, step_together
+from komd._core.vector_sums import fill
 
 __all__ = [
     "MarginProblem",
@@ -38,13 +42,19 @@ __all__ = [
     "gather_row",
     "gather_squares",
     "own_gathered",
+    "solve_block",
     "solve_users",
     "solver_scratch",
 ]
 
 _GATHERED = 4096  # longest history whose K_u is gathered from a stored matrix: 134 MB of scratch for each thread
+_EASY = 1e-3  # λ from which ill-conditioned problems are rare
 _ROUNDING = 1e-15  # times λ: half gradients are of its size, and gaps below are rounding
 _MOST = 1e300  # of λ_i
+_TILE = 32  # rows and columns that are mirrored together
+_HELD = 1024  # items: 8 MB for each thread
+
+_of_thread = threading.local()
 
 
 class MarginProblem(NamedTuple):
@@ -74,16 +84,27 @@ class SolverScratch(NamedTuple):
     """Buffers of one thread."""
 
     K_u: NDArray[np.float32]
-    pair: NDArray[np.float32]
     chosen: NDArray[np.int32]
     simplex: SimplexScratch
 
 
 def solver_scratch(own: OwnEntries, longest: int) -> SolverScratch:
-    """Scratch for users of at most so many items. Of a stored matrix, larger K_u are gathered row by row."""
+    """Scratch for users of at most so many items. Of a stored matrix, larger K_u are gathered row by row.
+
+    Each thread keeps one for users of up to `_HELD` items: fresh memory costs more than short problems do.
+    """
     side = longest if own.blocks.size else min(longest, _GATHERED)
-    K_u, pair = np.empty(side**2, np.float32), np.empty((2, longest), np.float32)
-    return SolverScratch(K_u, pair, np.arange(longest, dtype=np.int32), simplex_scratch(longest, side))
+    if side < longest or longest > _HELD:
+        return _fresh_scratch(longest, side)
+    held: SolverScratch | None = getattr(_of_thread, "scratch", None)
+    if held is None:
+        held = _of_thread.scratch = _fresh_scratch(_HELD, _HELD)
+    return held
+
+
+def _fresh_scratch(longest: int, side: int) -> SolverScratch:
+    K_u = np.empty(side**2, np.float32)
+    return SolverScratch(K_u, np.arange(longest, dtype=np.int32), simplex_scratch(longest, side))
 
 
 def own_gathered(own: OwnEntries, rows: Rows, *, always: bool) -> OwnEntries:
@@ -99,6 +120,28 @@ def own_gathered(own: OwnEntries, rows: Rows, *, always: bool) -> OwnEntries:
     if own.W.size:
         subtract_squares(own.W, own.added, rows, starts, blocks)
     return own._replace(blocks=blocks, starts=starts)
+
+
+def solve_block(own: OwnEntries, problem: MarginProblem, rows: Rows, h: NDArray[np.float32] | None, out: Solved) -> int:
+    """`solve_users`, with scratch buffers, compiled for no more than these users need.
+
+    Two things are rare: histories so long that K_u is read row by row, and problems that whole faces do not solve. The
+    first are known beforehand; the second are left unsolved, and then solved one by one from their beginning.
+    """
+    own = own_gathered(own, rows, always=h is not None and bool((h < 0).any()))
+    longest = int(np.diff(rows.indptr).max(initial=0))
+    scratch = solver_scratch(own, longest)
+    two_rows = np.empty((2, longest), np.float32) if longest**2 > scratch.K_u.size else None
+    K, blocks, starts = own.stored, own.blocks, own.starts
+    pairs = None if h is None and problem.lam >= _EASY else True
+    unsolved = solve_users(K, blocks, starts, problem, rows, h, out, scratch, two_rows, pairs)
+    if unsolved and pairs is None:
+        unsolved = 0
+        for u in np.flatnonzero(~(out.gaps <= problem.tol)):
+            one, mine = rows._replace(indptr=rows.indptr[u : u + 2]), slice(u, u + 1)
+            solved = Solved(out.weights, out.offsets[mine], out.gaps[mine])
+            unsolved += solve_users(K, blocks, starts[u : u + 2], problem, one, h, solved, scratch, two_rows, True)
+    return unsolved
 
 
 @compiled
@@ -121,6 +164,8 @@ def solve_users(
     h: np.ndarray | None,
     out: Solved,
     scratch: SolverScratch,
+    two_rows: np.ndarray | None = None,
+    pairs: bool | None = True,
 ) -> int:
     """The weights of a block of users, in the form that scoring takes (docs/guide/maths.md, "One scorer").
 
@@ -129,7 +174,8 @@ def solve_users(
 
     With exact negatives the weight of item i is alpha_i + theta/m_u- and the offset theta/m_u-; else alpha_i and
     theta/m. The weight of a dislike is -omega over their number. Returns the number of users whose gap stayed above
-    `tol`, or above the rounding of their gradients.
+    `tol`, or above the rounding of their gradients. `two_rows` is scratch, needed if a K_u is larger than that of
+    `scratch`. `pairs`: see `solve_shrinking`.
     """
     m = problem.S.shape[0]
     side = int(np.sqrt(scratch.K_u.shape[0]))
@@ -139,7 +185,7 @@ def solve_users(
         items = rows.indices[rows.indptr[u] : rows.indptr[u + 1]]
         weights = out.weights[rows.indptr[u] : rows.indptr[u + 1]]
         if h is None:
-            chosen = scratch.chosen[: items.shape[0]]  # all of them
+            chosen = scratch.simplex.kept[1, : items.shape[0]]  # all of them
         else:
             h_u = h[rows.indptr[u] : rows.indptr[u + 1]]
             chosen = scratch.chosen[: _list_chosen(h_u, scratch.chosen)]
@@ -148,7 +194,7 @@ def solve_users(
         out.gaps[u] = 0.0
         out.offsets[u] = 0.0
         if m_u == 0:
-            weights[:] = 0.0
+            fill(weights, 0.0)
             continue
         alpha = weights if disliked == 0 else lines[ALPHA, :m_u]
         g, q, floor = lines[G, :m_u], lines[Q, :m_u], lines[FLOOR, :m_u]
@@ -156,28 +202,33 @@ def solve_users(
         least = problem.lam
         even, uneven = True, False
         if h is None:
-            alpha[:] = 1.0 / m_u
+            fill(alpha, 1.0 / m_u)
         else:
             even = _start(problem.lam, h_u, chosen, lam, alpha)
             least = lam.min()
             uneven = lam.max() > SPREAD * least
         tol = max(problem.tol, _ROUNDING * least)
-        if m_u <= side:
+        if two_rows is None or m_u <= side:
             K_u = scratch.K_u[: m_u * m_u].reshape(m_u, m_u)
             stride = (starts[u + 1] - starts[u]) // items.shape[0] if blocks.shape[0] > 0 else 0
-            for i in range(m_u):  # to the last bit the same from blocks and from a matrix
-                if stride > 0:
+            if stride > 0:  # to the last bit the same as from a matrix
+                for i in range(m_u):
                     at = starts[u] + chosen[i] * stride
-                    if disliked == 0:
-                        for k in range(m_u):
-                            K_u[i, k] = blocks[at + k]
-                    else:
-                        for k in range(m_u):
-                            K_u[i, k] = blocks[at + chosen[k]]
-                    q[i] = row_total(K_u[i])
-                else:
-                    q[i] = gather_row(K, items, i, K_u[i])
-                g[i] = q[i] if even else _product(K_u[i], alpha)
+                    for k in range(i + 1):
+                        K_u[i, k] = blocks[at + chosen[k]]
+                _mirror(K_u)
+            else:
+                _gather_square(K, items, K_u)
+            rows_of_all = scratch.simplex.kept[1, :m_u]
+            fill(q, 0.0)
+            fill(g, 1.0)
+            add_rows(K_u, rows_of_all, g, 0, q)
+            if even:
+                for k in range(m_u):
+                    g[k] = q[k]
+            else:
+                fill(g, 0.0)
+                add_rows(K_u, rows_of_all, alpha, 0, g)
             _begin(problem, items, chosen, q, g, alpha, lam, even)
             if h is not None:
                 if disliked > 0:
@@ -185,13 +236,14 @@ def solve_users(
                 if uneven:
                     solve_uneven(K_u, q, g, lam, alpha, tol, scratch.simplex)
             if not uneven:
-                solve_shrinking(K_u, q, g, lam, alpha, tol, scratch.simplex)
+                solve_shrinking(K_u, q, g, lam, alpha, tol, scratch.simplex, pairs)
             low, high = worst_pair(g, alpha, floor)
         else:
-            low_row, high_row = scratch.pair[0, :m_u], scratch.pair[1, :m_u]
+            low_row, high_row = two_rows[0, :m_u], two_rows[1, :m_u]
             D, step = lines[WIDTH, :m_u], lines[ALL_STEP, :m_u]  # of uneven problems: see `solve_uneven`
             for i in range(m_u):
-                q[i] = gather_row(K, items, i, low_row)
+                gather_row(K, items, i, low_row)
+                q[i] = row_total(low_row)
                 g[i] = q[i] if even else _product(low_row, alpha)
                 if uneven:
                     D[i] = lam_at(lam, i) + np.abs(low_row).sum()
@@ -210,10 +262,10 @@ def solve_users(
                 gather_row(K, items, high, high_row)
                 low, high = move_weight(low_row, high_row, low, high, g, lam, alpha, floor)
         out.gaps[u] = g[high] - g[low]
-        unsolved += out.gaps[u] > tol
+        unsolved += not out.gaps[u] <= tol  # so that NaN counts
         out.offsets[u] = _as_scored(problem.exact, problem.theta, m, alpha)
         if disliked > 0:
-            weights[:] = -problem.omega / disliked
+            fill(weights, -problem.omega / disliked)
             for i in range(m_u):
                 weights[chosen[i]] = alpha[i]
     return unsolved
@@ -269,52 +321,70 @@ def _oppose(
 
 
 @compiled
-def gather_row(K: StoredMatrix, h: np.ndarray, x: int, out: np.ndarray) -> float:
-    """out = K[h[x], h], without the correction, for one user's sorted items h; returns its sum."""
-    m_u = h.shape[0]
-    whole = m_u - m_u % 4
-    s0 = 0.0
-    s1 = 0.0  # four sums: one alone would wait for itself at every addition
-    s2 = 0.0
-    s3 = 0.0
+def gather_row(K: StoredMatrix, h: np.ndarray, x: int, out: np.ndarray) -> None:
+    """out = K[h[x], h], without the correction, for one user's sorted items h."""
     if K.dense.shape[0] > 0:
-        row = K.dense[np.uint32(h[x])]
-        for y in range(0, whole, 4):
-            v0 = row[np.uint32(h[y])]
-            v1 = row[np.uint32(h[y + 1])]
-            v2 = row[np.uint32(h[y + 2])]
-            v3 = row[np.uint32(h[y + 3])]
-            out[y] = v0
-            out[y + 1] = v1
-            out[y + 2] = v2
-            out[y + 3] = v3
-            s0 += v0
-            s1 += v1
-            s2 += v2
-            s3 += v3
-        for y in range(whole, m_u):
-            v0 = row[np.uint32(h[y])]
-            out[y] = v0
-            s0 += v0
-        return (s0 + s1) + (s2 + s3)
-    low = K.indptr[h[x]]
-    end = K.indptr[h[x] + 1]
-    for y in range(m_u):
+        _pick_dense(K.dense, h, x, h.shape[0], out)
+    else:
+        _pick_sparse(K.indptr, K.indices, K.values, h, x, h.shape[0], out)
+
+
+@inner
+def _gather_square(K: StoredMatrix, h: np.ndarray, K_u: np.ndarray) -> None:
+    """K_u = K between one user's sorted items h, without the correction. Only half of it is read from K."""
+    if K.dense.shape[0] > 0:
+        copy_part(K.dense, h, K_u)
+    else:
+        for x in range(h.shape[0]):
+            _pick_sparse(K.indptr, K.indices, K.values, h, x, x + 1, K_u[x])
+        _mirror(K_u)
+
+
+@inner
+def _pick_dense(dense: np.ndarray, h: np.ndarray, x: int, count: int, out: np.ndarray) -> None:
+    """out[y] = K[h[x], h[y]] for the first `count` items y."""
+    row = dense[np.uint32(h[x])]
+    for y in range(count):
+        out[y] = row[np.uint32(h[y])]
+
+
+@inner
+def _pick_sparse(
+    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, h: np.ndarray, x: int, count: int, out: np.ndarray
+) -> None:
+    """The same from compressed rows."""
+    low = indptr[h[x]]
+    end = indptr[h[x] + 1]
+    for y in range(count):
         high = end
         wanted = h[y]
         while low < high:  # first place whose column is not below the wanted one
             middle = (low + high) >> 1
-            if K.indices[middle] < wanted:
+            if indices[middle] < wanted:
                 low = middle + 1
             else:
                 high = middle
-        out[y] = K.values[low] if low < end and K.indices[low] == wanted else np.float32(0.0)
-    return row_total(out[:m_u])
+        out[y] = values[low] if low < end and indices[low] == wanted else np.float32(0.0)
+
+
+@inner
+def _mirror(K_u: np.ndarray) -> None:
+    """Copy what is below the diagonal to above it, a tile after another, so that both stay in the cache."""
+    m = K_u.shape[0]
+    for first in range(0, m, _TILE):
+        last = min(first + _TILE, m)
+        for start in range(0, first, _TILE):
+            for x in range(first, last):
+                for y in range(start, start + _TILE):
+                    K_u[y, x] = K_u[x, y]
+        for x in range(first, last):
+            for y in range(first, x):
+                K_u[y, x] = K_u[x, y]
 
 
 @inner
 def row_total(row: np.ndarray) -> float:
-    """The sum of a row, to the last bit as `gather_row` takes it."""
+    """The sum of a row, in four sums: one alone would wait for itself at every addition."""
     whole = row.shape[0] - row.shape[0] % 4
     s0 = 0.0
     s1 = 0.0

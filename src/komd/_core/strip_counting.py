@@ -1,8 +1,8 @@
 """K in strips of columns, none of them kept: counted, turned into scores, overwritten by the next.
 
-A strip is the part of K in columns first..last. Row r of it is described by `places[r]`: where its numbers begin in
-`values`, where its columns begin in `columns` (counted from `first`), and how many there are. A row as long as the
-strip is wide is dense and names no columns.
+A strip is the part of K in columns first..last. It is counted as a whole and read in tiles of `TILE` columns, one after
+another by many users: the rows that many of them have stay in the cache meanwhile. In a strip, a row is dense, or names
+the columns of its entries, tile by tile (`StripArrays`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,27 @@ from komd._core.compile import compiled
 from komd._core.groups import PairValues, Rows, StripArrays
 from komd._core.prefetch import prefetch
 
-__all__ = ["CountedStrip", "CutStrip", "count_strip", "cut_strip", "lay_out", "score_strip"]
+__all__ = [
+    "DENSE",
+    "FILLED",
+    "TILE",
+    "CountedStrip",
+    "CutStrip",
+    "RowPlaces",
+    "count_entries",
+    "count_strip",
+    "cut_strip",
+    "lay_out",
+    "score_tile",
+]
 
+TILE = 1024  # columns: a user's scores of them, and four rows of K, fit the nearest cache
+FILLED = 4  # a row with more than one column in so many is held dense: straight adding beats scattered adding
+DENSE = np.uint32(0xFFFFFFFF)  # in `places`: the row is dense
+
+_SHIFT, _REST = 10, TILE - 1  # the tile of a column, and the column in it
 _TOGETHER = 256  # users of a row looked up together
-_DENSE = 4  # a row with more than one column in so many is held dense: straight adding beats scattered adding
+_LISTED = 2  # with more counts than one column in so many, looking at every counter beats keeping a list
 _FAR, _NEAR = 16, 8  # rows whose places, and whose beginnings, are asked for in advance
 
 
@@ -96,13 +113,15 @@ def count_strip(
 ) -> int:
     """Rows of a strip: |U_i ∩ U_j| · left_i · right_j for i in `rows` and the columns j that were cut.
 
-    `users_of` are each item's users. Returns the entries written. With `weights` or `values`: see `cooccurrence.py`;
-    `values.of_user_items` are those that were cut, aligned with `cut.inside`.
+    A row with many entries gets all columns, in their order. `users_of` are each item's users. Returns the entries
+    written. With `weights` or `values`: see `cooccurrence.py`; `values.of_user_items` are those that were cut, aligned
+    with `cut.inside`.
     Users are taken in three steps, none of which waits for memory: those with anything here, where that is, counting.
     """
     starts, inside, active = cut.starts, cut.inside, cut.active
     counter, columns, products = out.counter, out.columns, out.products
     width = counter.shape[0]
+    everybody = starts.shape[0] - 1
     users = np.empty(_TOGETHER + 1, np.uint32)
     begin = np.empty(_TOGETHER, np.uint32)
     finish = np.empty(_TOGETHER, np.uint32)
@@ -113,6 +132,7 @@ def count_strip(
         i = rows[r]
         start = end
         stop = users_of.indptr[i + 1]
+        listed = (stop - users_of.indptr[i]) * np.int64(starts[everybody]) * _LISTED < np.int64(everybody) * width
         for base in range(users_of.indptr[i], stop, _TOGETHER):
             found = 0
             for p in range(base, min(base + _TOGETHER, stop)):
@@ -135,17 +155,34 @@ def count_strip(
                     weight = of_users[q]
                 else:
                     weight = 1
-                for k in range(begin[q], finish[q]):
-                    j = inside[k]
-                    seen = counter[j]
+                if listed:
+                    for k in range(begin[q], finish[q]):
+                        j = inside[k]
+                        seen = counter[j]
+                        columns[end] = j
+                        end += seen == 0
+                        if values is None:
+                            counter[j] = seen + weight
+                        else:
+                            counter[j] = seen + weight * values.of_user_items[k]
+                else:
+                    for k in range(begin[q], finish[q]):
+                        if values is None:
+                            counter[inside[k]] += weight
+                        else:
+                            counter[inside[k]] += weight * values.of_user_items[k]
+        if not listed:
+            filled = 0
+            for j in range(width):
+                filled += counter[j] != 0
+            if filled * FILLED <= width:
+                for j in range(width):
                     columns[end] = j
-                    end += seen == 0
-                    if values is None:
-                        counter[j] = seen + weight
-                    else:
-                        counter[j] = seen + weight * values.of_user_items[k]
+                    end += counter[j] != 0
+            else:
+                end = start + filled
         scale = left[i]
-        if (end - start) * _DENSE > width:
+        if (end - start) * FILLED > width:
             for j in range(width):
                 columns[start + j] = j
                 products[start + j] = counter[j] * (scale * right[first + j])
@@ -160,88 +197,153 @@ def count_strip(
     return end
 
 
-@compiled
-def lay_out(
-    lengths: np.ndarray, width: int, columns: np.ndarray, start: int, end: int, out: np.ndarray, places: np.ndarray
-) -> int:
-    """Fill the places of rows whose numbers begin at `start` of the strip's values, one row after another.
+class RowPlaces(NamedTuple):
+    """What `lay_out` writes of some rows: their places, dense rows, and the columns and values of the others.
 
-    The columns of rows that are not dense are copied to `out` from `end`; returns the new end.
+    `places` and `dense` are those of the strip, `places` of these rows alone. Columns and values are a piece of the
+    strip's that begins at `start` there. The first `slots` rows that could be dense are, from `slot` on.
     """
+
+    places: NDArray[np.uint32]
+    dense: NDArray[np.float32]
+    slot: int
+    slots: int
+    columns: NDArray[np.uint16]
+    values: NDArray[np.float32]
+    start: int
+
+
+@compiled
+def lay_out(lengths: np.ndarray, width: int, columns: np.ndarray, entries: np.ndarray, out: RowPlaces) -> None:
+    """Put rows, which stand one after another in `columns` and `entries`, where a strip has them.
+
+    Those that are not dense are sorted by tile: what the users who read a tile need stands together.
+    """
+    places, dense = out.places, out.dense
+    tiles = places.shape[0]
+    wide = dense.shape[2]
+    slot = out.slot
+    last = out.slot + out.slots
+    at = 0
+    for r in range(lengths.shape[0]):  # dense rows, and how many entries of the others each tile has
+        length = lengths[r]
+        if length == width and slot < last:
+            for t in range(tiles):
+                places[t, r, 0] = slot
+                places[t, r, 1] = DENSE
+                line = dense[t, slot]
+                start = at + t * wide
+                for k in range(min(wide, width - t * wide)):
+                    line[k] = entries[start + k]
+            slot += 1
+        else:
+            for t in range(tiles):
+                places[t, r, 1] = 0
+            for p in range(at, at + length):
+                places[columns[p] >> _SHIFT, r, 1] += np.uint32(1)
+        at += length
+    end = out.start
+    for t in range(tiles):
+        for r in range(lengths.shape[0]):
+            if places[t, r, 1] != DENSE:
+                length = places[t, r, 1]
+                places[t, r, 0] = end
+                places[t, r, 1] = end
+                end += length
     at = 0
     for r in range(lengths.shape[0]):
-        length = lengths[r]
-        places[r, 0] = start + at
-        places[r, 1] = end
-        places[r, 2] = length
-        if length < width:
-            for k in range(length):
-                out[end + k] = columns[at + k]
-            end += length
-        at += length
-    return end
+        if places[0, r, 1] != DENSE:
+            for p in range(at, at + lengths[r]):
+                t = columns[p] >> _SHIFT
+                to = np.int64(places[t, r, 1]) - out.start
+                out.columns[to] = columns[p] & _REST
+                out.values[to] = entries[p]
+                places[t, r, 1] += np.uint32(1)
+        at += lengths[r]
 
 
 @compiled
-def score_strip(
-    strip: StripArrays, S: np.ndarray, items: np.ndarray, weights: np.ndarray, offset: float, out: np.ndarray
+def score_tile(
+    strip: StripArrays,
+    tile: int,
+    S: np.ndarray,
+    rows: np.ndarray,
+    weights: np.ndarray,
+    offset: float,
+    out: np.ndarray,
 ) -> None:
-    """One user's scores of a strip: the sum of weights_i times row i, minus offset times S.
+    """One user's scores of a tile of a strip: the sum of weights times these `rows` of it, minus offset times S.
 
     To the last bit what `score_dense` and `score_sparse` give: one multiply-add after another, in the history's order.
     Four dense rows in a row are added together, in that order too.
     """
-    row_of, places, columns, values = strip.row_of, strip.places, strip.columns, strip.values
-    width = S.shape[0]
-    p = 0
-    stop = items.shape[0]
-    for q in range(min(_FAR, stop)):
-        prefetch(places, 3 * row_of[items[q]])
+    places, columns, values, dense = strip.places[tile], strip.columns, strip.values, strip.dense[tile]
+    width = out.shape[0]
+    stop = rows.shape[0]
     for j in range(width):
         out[j] = -offset * S[j]
+    for q in range(min(_FAR, stop)):
+        prefetch(places, 2 * rows[q])
+    p = 0
     ahead = 0
     while p < stop:
         while ahead < min(p + _NEAR, stop):
-            if ahead + _NEAR < stop:
-                prefetch(places, 3 * row_of[items[ahead + _NEAR]])
-            row = row_of[items[ahead]]
-            prefetch(values, places[row, 0])
-            prefetch(values, places[row, 0] + 16)
-            prefetch(columns, places[row, 1])
+            if ahead + _FAR < stop:
+                prefetch(places, 2 * rows[ahead + _FAR])
+            row = rows[ahead]
+            if places[row, 1] == DENSE:
+                prefetch(dense, np.int64(places[row, 0]) * dense.shape[1])
+            else:
+                prefetch(values, places[row, 0])
+                prefetch(columns, places[row, 0])
             ahead += 1
-        dense = 0
-        while dense < 4 and p + dense < stop and places[row_of[items[p + dense]], 2] == width:
-            dense += 1
-        row = row_of[items[p]]
-        start = places[row, 0]
         w = weights[p]
-        if dense == 4:
-            second = places[row_of[items[p + 1]], 0]
-            third = places[row_of[items[p + 2]], 0]
-            fourth = places[row_of[items[p + 3]], 0]
-            line1 = values[start : start + width]
-            line2 = values[second : second + width]
-            line3 = values[third : third + width]
-            line4 = values[fourth : fourth + width]
+        row = rows[p]
+        begin, end = places[row, 0], places[row, 1]
+        if end != DENSE:
+            for k in range(begin, end):
+                out[np.uint32(columns[k])] += w * values[k]
+            p += 1
+            continue
+        line = dense[begin, :width]
+        if (
+            p + 3 < stop
+            and places[rows[p + 1], 1] == DENSE
+            and places[rows[p + 2], 1] == DENSE
+            and places[rows[p + 3], 1] == DENSE
+        ):
+            line2 = dense[places[rows[p + 1], 0], :width]
+            line3 = dense[places[rows[p + 2], 0], :width]
+            line4 = dense[places[rows[p + 3], 0], :width]
             w2 = weights[p + 1]
             w3 = weights[p + 2]
             w4 = weights[p + 3]
             for j in range(width):
                 x = out[j]
-                x += w * line1[j]
+                x += w * line[j]
                 x += w2 * line2[j]
                 x += w3 * line3[j]
                 x += w4 * line4[j]
                 out[j] = x
             p += 4
             continue
-        length = places[row, 2]
-        line = values[start : start + length]
-        if length == width:
-            for j in range(width):
-                out[j] += w * line[j]
-        else:
-            names = columns[places[row, 1] : places[row, 1] + length]
-            for k in range(length):
-                out[np.uint32(names[k])] += w * line[k]
+        for j in range(width):
+            out[j] += w * line[j]
         p += 1
+
+
+@compiled
+def count_entries(strip: StripArrays, width: int) -> int:
+    """How many entries of a strip so wide are not zero."""
+    found = 0
+    tiles, wide = strip.places.shape[0], strip.dense.shape[2]
+    for t in range(tiles):
+        for r in range(strip.places.shape[1]):
+            begin, end = strip.places[t, r]
+            if end == DENSE:
+                for k in range(min(wide, width - t * wide)):
+                    found += strip.dense[t, begin, k] != 0
+            else:
+                for k in range(begin, end):
+                    found += strip.values[k] != 0
+    return found

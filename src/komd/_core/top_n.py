@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from komd._core.compile import compiled, inner
 from komd._core.groups import Rows
 
-__all__ = ["mask", "mask_strip", "push_top", "sort_top"]
+__all__ = ["Waiting", "collect_top", "mask", "mask_strip", "push_top", "sort_top", "take_waiting", "waiting_for"]
 
 
 @compiled
@@ -30,9 +33,29 @@ def mask_strip(end: int, indices: np.ndarray, first: int, cursor: np.ndarray, sc
 
 
 _CHUNK = 16  # scores compared together: one comparison of vectors, and almost always none is good enough
+_WAITING = 64  # candidates that wait to be taken into a list: many at a time, since lists are far away in memory
 
 
-@compiled
+class Waiting(NamedTuple):
+    """Candidates of each user that were better than the worst of their list when it was last looked at."""
+
+    scores: NDArray[np.float64]
+    items: NDArray[np.int32]
+    counts: NDArray[np.int64]
+    worst: NDArray[np.float64]
+
+
+def waiting_for(best_scores: NDArray[np.float64], counts: NDArray[np.int64]) -> Waiting:
+    """Nobody waits yet for these lists."""
+    users, n = best_scores.shape
+    worst = np.full(users, -np.inf)
+    if n > 0:
+        full = counts == n
+        worst[full] = best_scores[full, 0]
+    shape = (users, _WAITING)
+    return Waiting(np.empty(shape, np.float64), np.empty(shape, np.int32), np.zeros(users, np.int64), worst)
+
+
 def push_top(
     scores: np.ndarray,
     candidates: np.ndarray,
@@ -49,39 +72,97 @@ def push_top(
     Items at minus infinity are never taken, so a list may stay shorter than n. Strips must come in
     ascending order. Twin: tests/reference.py::top.
     """
+    _push(scores, candidates, first, waiting_for(best_scores, counts), best_items, best_scores, counts)
+
+
+@compiled
+def _push(
+    scores: np.ndarray,
+    candidates: np.ndarray,
+    first: int,
+    waiting: Waiting,
+    best_items: np.ndarray,
+    best_scores: np.ndarray,
+    counts: np.ndarray,
+) -> None:
+    for u in range(scores.shape[0]):
+        collect_top(u, scores[u], candidates, first, waiting, best_items, best_scores, counts)
+        take_waiting(u, waiting, best_items, best_scores, counts)
+
+
+@inner
+def collect_top(
+    u: int,
+    row: np.ndarray,
+    candidates: np.ndarray,
+    first: int,
+    waiting: Waiting,
+    best_items: np.ndarray,
+    best_scores: np.ndarray,
+    counts: np.ndarray,
+) -> None:
+    """`push_top` for user u, whose scores of the strip are `row`; the last that were found may still wait."""
     some = candidates.shape[0]
     if some == 0:
         return
-    n = best_items.shape[1]
     low = candidates[0] - first
     high = candidates[some - 1] + 1 - first
     whole = high - (high - low) % _CHUNK
-    for u in range(scores.shape[0]):
-        row = scores[u]
-        items = best_items[u]
-        values = best_scores[u]
-        count = counts[u]
-        worst = values[0] if count == n else -np.inf
-        if some < high - low:
-            for c in range(some):
-                if row[candidates[c] - first] > worst:  # not in a tie: the lower number, already inside, stays
-                    count = _offer(values, items, count, n, row[candidates[c] - first], candidates[c])
-                    worst = values[0] if count == n else -np.inf
-        else:  # without gaps
-            for start in range(low, whole, _CHUNK):
-                better = 0
+    worst = waiting.worst[u]
+    if some < high - low:
+        for c in range(some):
+            k = candidates[c] - first
+            if row[k] > worst:  # not in a tie: the lower number, already inside, stays
+                _wait(u, row[k], first + k, waiting, best_items, best_scores, counts)
+                worst = waiting.worst[u]
+    else:  # without gaps
+        for start in range(low, whole, _CHUNK):
+            better = 0
+            for k in range(start, start + _CHUNK):
+                better += row[k] > worst
+            if better:
                 for k in range(start, start + _CHUNK):
-                    better += row[k] > worst
-                if better:
-                    for k in range(start, start + _CHUNK):
-                        if row[k] > worst:
-                            count = _offer(values, items, count, n, row[k], first + k)
-                            worst = values[0] if count == n else -np.inf
-            for k in range(whole, high):
-                if row[k] > worst:
-                    count = _offer(values, items, count, n, row[k], first + k)
-                    worst = values[0] if count == n else -np.inf
-        counts[u] = count
+                    if row[k] > worst:
+                        _wait(u, row[k], first + k, waiting, best_items, best_scores, counts)
+                        worst = waiting.worst[u]
+        for k in range(whole, high):
+            if row[k] > worst:
+                _wait(u, row[k], first + k, waiting, best_items, best_scores, counts)
+                worst = waiting.worst[u]
+
+
+@inner
+def _wait(
+    u: int,
+    x: float,
+    j: int,
+    waiting: Waiting,
+    best_items: np.ndarray,
+    best_scores: np.ndarray,
+    counts: np.ndarray,
+) -> None:
+    size = waiting.counts[u]
+    waiting.scores[u, size] = x
+    waiting.items[u, size] = j
+    waiting.counts[u] = size + 1
+    if size + 1 == _WAITING:
+        take_waiting(u, waiting, best_items, best_scores, counts)
+
+
+@inner
+def take_waiting(u: int, waiting: Waiting, best_items: np.ndarray, best_scores: np.ndarray, counts: np.ndarray) -> None:
+    """Take what waits into the list of user u, in the order in which it came."""
+    n = best_items.shape[1]
+    items = best_items[u]
+    values = best_scores[u]
+    count = counts[u]
+    for k in range(waiting.counts[u]):
+        x = waiting.scores[u, k]
+        if count < n or x > values[0]:
+            count = _offer(values, items, count, n, x, np.int64(waiting.items[u, k]))
+    counts[u] = count
+    waiting.counts[u] = 0
+    waiting.worst[u] = values[0] if count == n else -np.inf
 
 
 @compiled
@@ -94,14 +175,14 @@ def sort_top(best_items: np.ndarray, best_scores: np.ndarray, counts: np.ndarray
         while left > 1:  # take the worst off the heap again and again, filling from the end
             left -= 1
             x = values[left]
-            j = items[left]
+            j = np.int64(items[left])
             values[left] = values[0]
             items[left] = items[0]
             _sink(values, items, left, x, j)
 
 
 @inner
-def _offer(values: np.ndarray, items: np.ndarray, count: int, n: int, x: float, j: int) -> int:
+def _offer(values: np.ndarray, items: np.ndarray, count: int, n: int, x: float, j: np.int64) -> int:
     """Take (x, j) into a heap of `count`, at most n; it is known to be better than the worst of a full one."""
     if count == n:
         _sink(values, items, count, x, j)
@@ -120,18 +201,16 @@ def _offer(values: np.ndarray, items: np.ndarray, count: int, n: int, x: float, 
 
 
 @inner
-def _sink(values: np.ndarray, items: np.ndarray, size: int, x: float, j: int) -> None:
+def _sink(values: np.ndarray, items: np.ndarray, size: int, x: float, j: np.int64) -> None:
     """Put (x, j) in place of the root of a heap of `size` whose root is the worst, and let it sink."""
     k = 0
     while True:
         child = 2 * k + 1
         if child >= size:
             break
-        right = child + 1
-        if right < size and (
-            values[right] < values[child] or (values[right] == values[child] and items[right] > items[child])
-        ):
-            child = right
+        if child + 1 < size:  # the worse of the two, without a branch: nobody could guess it
+            left, right = values[child], values[child + 1]
+            child += (right < left) | ((right == left) & (items[child + 1] > items[child]))
         if values[child] < x or (values[child] == x and items[child] > j):
             values[k] = values[child]
             items[k] = items[child]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from komd._core.compile import compiled, inner
+from komd._core.compile import compiled
 from komd._core.simplex import G, Q, SimplexScratch, simplex_scratch, solve_shrinking
 from komd._core.uneven_simplex import SPREAD, solve_uneven
 
@@ -19,15 +19,16 @@ __all__ = [
     "TwoSimplexScratch",
     "TwoSimplexState",
     "measure_gaps",
-    "multiply_symmetric",
     "project_simplex",
     "scratch_for",
+    "solve_one_side",
+    "solve_positives",
     "state_for",
     "step_users",
+    "times_rows",
 ]
 
 _ROUNDING = 1e-15  # times λ: half gradients are of its size, and gaps below are rounding
-_ROWS, _COLUMNS = 16, 128  # of K, converted to double precision at a time: they fit the innermost cache
 
 
 class TwoSimplexProblem(NamedTuple):
@@ -63,6 +64,10 @@ class TwoSimplexState(NamedTuple):
     threshold: np.ndarray
     """Of the last projection: a good start for the next."""
     momentum: np.ndarray
+    scores: np.ndarray
+    """K p - K a, of the last gaps."""
+    change: np.ndarray
+    """The largest change of a score since the gaps before."""
     gap: np.ndarray
 
 
@@ -71,6 +76,7 @@ class TwoSimplexScratch(NamedTuple):
 
     K_u: np.ndarray
     V: np.ndarray
+    reached: np.ndarray
     simplex: SimplexScratch
 
 
@@ -92,46 +98,16 @@ def state_for(indptr: np.ndarray, indices: np.ndarray, items: int, p: np.ndarray
         Kp=np.zeros_like(a),
         threshold=np.zeros(users),
         momentum=np.ones(users),
+        scores=np.zeros_like(a),
+        change=np.full(users, np.inf),
         gap=np.full(users, np.inf),
     )
 
 
 def scratch_for(longest: int, items: int) -> TwoSimplexScratch:
     """Scratch buffers for `step_users`, for histories of at most `longest` items."""
-    return TwoSimplexScratch(np.empty(longest**2, np.float32), np.empty(items), simplex_scratch(longest, longest))
-
-
-@compiled
-def multiply_symmetric(K: np.ndarray, X: np.ndarray, out: np.ndarray) -> None:
-    """out[u] = K X[u] for every row u: terms in ascending order, whatever rows are computed together.
-
-    Twin: a matrix product in tests/_core/test_two_simplexes.py.
-    """
-    m = K.shape[0]
-    tile = np.empty((_ROWS, _COLUMNS))
-    for left in range(0, m, _COLUMNS):
-        width = min(_COLUMNS, m - left)
-        out[:, left : left + width] = 0.0
-        for top in range(0, m, _ROWS):
-            height = min(_ROWS, m - top)
-            for i in range(height):
-                for j in range(width):
-                    tile[i, j] = np.float64(K[top + i, left + j])
-            for u in range(X.shape[0]):
-                sums = out[u, left : left + width]
-                i = 0
-                while i + 4 <= height:  # four rows at a time: a quarter of the loads and stores of the sums
-                    x0, x1, x2, x3 = X[u, top + i], X[u, top + i + 1], X[u, top + i + 2], X[u, top + i + 3]
-                    t0, t1, t2, t3 = tile[i], tile[i + 1], tile[i + 2], tile[i + 3]
-                    for j in range(width):
-                        sums[j] = (((sums[j] + x0 * t0[j]) + x1 * t1[j]) + x2 * t2[j]) + x3 * t3[j]
-                    i += 4
-                while i < height:
-                    x0 = X[u, top + i]
-                    t0 = tile[i]
-                    for j in range(width):
-                        sums[j] += x0 * t0[j]
-                    i += 1
+    simplex = simplex_scratch(longest, longest)
+    return TwoSimplexScratch(np.empty(longest**2, np.float32), np.empty(items), np.empty(items), simplex)
 
 
 @compiled
@@ -148,8 +124,8 @@ def step_users(problem: TwoSimplexProblem, state: TwoSimplexState, scratch: TwoS
         t = state.momentum[u]
         longer = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
         beyond = (t - 1.0) / longer  # the gradient is taken at a + beyond (a - a_before)
-        _solve_positives(problem, u, Ka, Ka_before, beyond, p, scratch)
-        _times_rows(problem.K, h, p, state.Kp[u])
+        solve_positives(problem, u, Ka, Ka_before, beyond, p, problem.tol[u], scratch)
+        times_rows(problem.K, h, p, state.Kp[u])
         V, Kp = scratch.V, state.Kp[u]
         shrink = 1.0 / (1.0 + 2.0 * problem.step * problem.lam_n)
         for j in range(V.shape[0]):
@@ -171,17 +147,21 @@ def step_users(problem: TwoSimplexProblem, state: TwoSimplexState, scratch: TwoS
         state.momentum[u] = 1.0 if uphill > 0.0 else longer
 
 
-@inner
-def _solve_positives(
+@compiled
+def solve_positives(
     problem: TwoSimplexProblem,
     u: int,
     Ka: np.ndarray,
     Ka_before: np.ndarray,
     beyond: float,
     p: np.ndarray,
+    tol: float,
     scratch: TwoSimplexScratch,
 ) -> None:
-    """The best p for the other side at a + beyond (a - a_before), starting from the p of the last step."""
+    """The best p for the other side at a + beyond (a - a_before), starting from the p of the last step.
+
+    Twin: tests/reference.py::solve_simplex.
+    """
     h = problem.indices[problem.indptr[u] : problem.indptr[u + 1]]
     lam_p = problem.lam_p[problem.indptr[u] : problem.indptr[u + 1]]
     m_u = h.shape[0]
@@ -195,27 +175,47 @@ def _solve_positives(
             total += K_u[i, k] * p[k]
         q[i] = Ka[h[i]] + beyond * (Ka[h[i]] - Ka_before[h[i]])
         g[i] = total + lam_p[i] * p[i] - q[i]
-    tol = max(problem.tol[u], _ROUNDING * lam_p.min())
-    if lam_p.max() <= SPREAD * lam_p.min():
-        solve_shrinking(K_u, q, g, lam_p, p, tol, scratch.simplex)
+    solve_one_side(K_u, q, g, lam_p, p, tol, scratch.simplex)
+
+
+@compiled
+def solve_one_side(
+    K_u: np.ndarray, q: np.ndarray, g: np.ndarray, lam: np.ndarray, p: np.ndarray, tol: float, scratch: SimplexScratch
+) -> None:
+    """CF-KOMD's problem, for λ that are like each other or not. Twin: tests/reference.py::solve_simplex."""
+    least = lam.min()
+    tol = max(tol, _ROUNDING * least)
+    if lam.max() <= SPREAD * least:
+        solve_shrinking(K_u, q, g, lam, p, tol, scratch)
     else:
-        solve_uneven(K_u, q, g, lam_p, p, tol, scratch.simplex)
+        solve_uneven(K_u, q, g, lam, p, tol, scratch)
 
 
-@inner
-def _times_rows(K: np.ndarray, h: np.ndarray, p: np.ndarray, out: np.ndarray) -> None:
-    """out = sum over i of p_i K[h_i]."""
+@compiled
+def times_rows(K: np.ndarray, h: np.ndarray, p: np.ndarray, out: np.ndarray) -> None:
+    """out = sum over i of p_i K[h_i], of which four are added at a time. Twin: a product by numpy, in the tests."""
     out[:] = 0.0
+    waiting = np.empty(4, np.int64)
+    found = 0
     for i in range(h.shape[0]):
         if p[i] != 0.0:
-            row = K[h[i]]
+            waiting[found] = i
+            found += 1
+        if found == 4:
+            w, x, y, z = p[waiting[0]], p[waiting[1]], p[waiting[2]], p[waiting[3]]
+            K_w, K_x, K_y, K_z = K[h[waiting[0]]], K[h[waiting[1]]], K[h[waiting[2]]], K[h[waiting[3]]]
             for j in range(out.shape[0]):
-                out[j] += p[i] * row[j]
+                out[j] = (((out[j] + w * K_w[j]) + x * K_x[j]) + y * K_y[j]) + z * K_z[j]
+            found = 0
+    for i in waiting[:found]:
+        row = K[h[i]]
+        for j in range(out.shape[0]):
+            out[j] += p[i] * row[j]
 
 
 @compiled
 def measure_gaps(problem: TwoSimplexProblem, state: TwoSimplexState) -> None:
-    """α'∇ − min ∇ on both sides: never less than the distance of the objective from its minimum.
+    """α'∇ − min ∇ on both sides: never less than the distance of the objective from its minimum; and the scores.
 
     Twin: tests/reference.py::two_simplex_gap.
     """
@@ -239,6 +239,12 @@ def measure_gaps(problem: TwoSimplexProblem, state: TwoSimplexState) -> None:
         for j in range(a.shape[0]):  # a is zero at the items of the history
             gap += a[j] * (Ka[j] + problem.lam_n * a[j] - Kp[j] - least_n)
         state.gap[u] = 2.0 * gap
+        change = 0.0
+        for j in range(a.shape[0]):
+            score = Kp[j] - Ka[j]
+            change = max(change, abs(score - state.scores[u, j]))
+            state.scores[u, j] = score
+        state.change[u] = change
 
 
 @compiled
