@@ -44,31 +44,105 @@ class _Worded(Exception):
 
 
 class KomdError(_Worded):
-    """The root of every error komd raises on purpose. Its message names arguments by `argument`."""
+    """Base class of all errors that komd raises on purpose.
+
+    Examples
+    --------
+    >>> import komd
+    >>> try:
+    ...     komd.load("nowhere.komd")
+    ... except komd.KomdError as error:
+    ...     print(type(error).__name__, error)
+    ModelFileError no model at ...nowhere.komd
+    """
 
 
 class InputError(KomdError, ValueError):
-    """Data or a parameter that komd cannot work with."""
+    """Invalid data or an invalid parameter.
+
+    Examples
+    --------
+    >>> import komd
+    >>> komd.ECFOMD(regularization=-1)
+    Traceback (most recent call last):
+        ...
+    komd.errors.InputError: regularization must be ..., got -1
+    """
 
 
 class UnknownIdError(KomdError, KeyError):
-    """An id of a user or an item that the data does not hold."""
+    """An id of a user or an item that is not in the data.
+
+    Examples
+    --------
+    >>> import komd
+    >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+    >>> model = komd.ECFOMD().fit(data)
+    >>> model.recommend("user-0042")
+    Traceback (most recent call last):
+        ...
+    komd.errors.UnknownIdError: unknown user ...
+    """
 
 
 class SolverError(KomdError, RuntimeError):
-    """A problem that was not solved to the accuracy asked for."""
+    """A problem that was not solved to the requested accuracy.
+
+    Examples
+    --------
+    >>> import komd
+    >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+    >>> komd.CFOMD(max_iterations=1, tolerance=1e-15).fit(data).recommend("user-00042")
+    Traceback (most recent call last):
+        ...
+    komd.errors.SolverError: 1 of 1 problems were not solved in 1 iterations: ...
+    """
 
 
 class ModelFileError(KomdError):
-    """A saved model that is missing, damaged, or from a newer version of komd."""
+    """A saved model that is missing, damaged, or written by a newer version of komd.
+
+    Examples
+    --------
+    >>> import komd
+    >>> komd.load("nowhere.komd")
+    Traceback (most recent call last):
+        ...
+    komd.errors.ModelFileError: no model at ...nowhere.komd
+    """
 
 
 class FallbackWarning(UserWarning):
-    """Some users were served by popularity because they have no history."""
+    """Some users have no history and were served by popularity.
+
+    Examples
+    --------
+    >>> import komd, warnings
+    >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+    >>> model = komd.ECFOMD().fit(data)
+    >>> with warnings.catch_warnings(record=True) as said:
+    ...     warnings.simplefilter("always")
+    ...     lists = model.recommend(histories={"guest": []}, n=3)
+    >>> said[0].category.__name__
+    'FallbackWarning'
+    >>> lists.fallback
+    ['guest']
+    """
 
 
 class FilterWarning(UserWarning):
-    """An approximate filter of low rank: eigenvalues were left out that are large beside `ridge`."""
+    """A low-rank filter leaves out eigenvalues that are large compared with `ridge`.
+
+    Examples
+    --------
+    >>> import komd, warnings
+    >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+    >>> with warnings.catch_warnings(record=True) as said:
+    ...     warnings.simplefilter("always")
+    ...     model = komd.CFKOMD(ridge=0.1, rank=2, storage="sparse").fit(data)
+    >>> said[0].category.__name__
+    'FilterWarning'
+    """
 
 
 class WordedWarning(_Worded, UserWarning):
@@ -76,15 +150,51 @@ class WordedWarning(_Worded, UserWarning):
 
 
 class UnusedColumnWarning(WordedWarning):
-    """The data has a column of ratings or counts that was not asked for; `weight=False` says that this is meant."""
+    """The data has a column of ratings or counts that is not used. `weight=False` says that this is intended.
+
+    Examples
+    --------
+    >>> import komd, pyarrow, warnings
+    >>> plays = pyarrow.table({"user": ["ana", "bo"], "item": ["i7", "i42"], "plays": [3, 1]})
+    >>> with warnings.catch_warnings(record=True) as said:
+    ...     warnings.simplefilter("always")
+    ...     data = komd.read(plays)
+    >>> said[0].category.__name__
+    'UnusedColumnWarning'
+    >>> data = komd.read(plays, weight="plays")  # uses them
+    >>> data = komd.read(plays, weight=False)  # says that this is meant
+    """
 
 
 class UnusedWeightsWarning(WordedWarning):
-    """Data with weights, and a model in which every pair counts 1."""
+    """The data has weights, but the model counts every pair as 1.
+
+    Examples
+    --------
+    >>> import komd, numpy, warnings
+    >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+    >>> weighted = data.with_weights(numpy.full(data.pairs, 2.0))
+    >>> with warnings.catch_warnings(record=True) as said:
+    ...     warnings.simplefilter("always")
+    ...     model = komd.EASE().fit(weighted)
+    >>> said[0].category.__name__
+    'UnusedWeightsWarning'
+    """
 
 
 class TimeWarning(WordedWarning):
-    """Some times lie in the future: is their unit another?"""
+    """Some times are in the future; their unit may be wrong.
+
+    Examples
+    --------
+    >>> import komd, pyarrow, warnings
+    >>> plays = pyarrow.table({"user": ["ana", "bo"], "item": ["i7", "i42"], "time": [4_000_000_000, 1_700_000_000]})
+    >>> with warnings.catch_warnings(record=True) as said:
+    ...     warnings.simplefilter("always")
+    ...     data = komd.read(plays, time="time", time_unit="s")
+    >>> said[0].category.__name__
+    'TimeWarning'
+    """
 
 
 def argument(name: str, value: object = None) -> str:

@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import sys
 import tempfile
 import time
@@ -33,6 +34,7 @@ __all__ = [
     "discard_unfinished",
     "is_temporary",
     "locked",
+    "readable_by_others",
     "replace",
     "sweep",
     "sync",
@@ -138,6 +140,11 @@ def checksum(file: Path | IO[bytes]) -> str:
     return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
+def readable_by_others(path: Path) -> bool:
+    """Whether other accounts may read a file. Windows does not say so in a file's mode: there, never."""
+    return sys.platform != "win32" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+
+
 def is_temporary(name: str) -> bool:
     """Whether this is the name of a file that `write` is writing, or left behind when its process was killed."""
     return _TEMPORARY.fullmatch(name) is not None
@@ -157,9 +164,10 @@ def sweep(folder: Path) -> None:
 @contextlib.contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
     """A new folder that is removed at the end; also if Ctrl-C ends the process abruptly."""
-    path = Path(tempfile.mkdtemp(prefix=prefix))
-    _unfinished.add(path)
+    path = Path(tempfile.gettempdir()) / f"{prefix}{secrets.token_hex(8)}"
+    _unfinished.add(path)  # before it is made: a signal may come between any two statements
     try:
+        path.mkdir(mode=0o700)
         yield path
     finally:
         discard(path)

@@ -52,7 +52,7 @@ def available() -> int:
     free = int(psutil.virtual_memory().available)
     limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
     with contextlib.suppress(OSError, ValueError):  # no control group, or one without a limit ("max")
-        free = min(free, max(0, int(limit.read_text()) - int(used.read_text())))
+        free = min(free, max(0, int(limit.read_text(encoding="ascii")) - int(used.read_text(encoding="ascii"))))
     return free
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "drawn",
     "legend_above",
     "plain_log_ticks",
+    "renamed",
     "shortened",
     "standalone",
 ]
@@ -69,7 +70,7 @@ def drawn(draw: Callable[[Any], None], width: float, height: float, mark: str, t
     svg = _saved(draw, width, height, transparent=True)
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'\b(id|clip-path|xlink:href)="(url\()?(#?)([^")]+)', rf'\1="\2\g<3>{mark}-\4', svg)
+    svg = renamed(svg, mark)
     svg = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", svg)
     for colour, name in _COLOURS.items():
         svg = svg.replace(colour, name)
@@ -77,6 +78,11 @@ def drawn(draw: Callable[[Any], None], width: float, height: float, mark: str, t
     head = f'<svg {view.group() if view else ""} role="img" aria-label="{escape(title)}" xmlns="http://www.w3.org/2000/svg"'
     head += ' xmlns:xlink="http://www.w3.org/1999/xlink">'
     return re.sub(r"<svg[^>]*>", lambda _: head, svg, count=1).strip()
+
+
+def renamed(svg: str, mark: str) -> str:
+    """The same with all ids, and the references to them, begun by a mark."""
+    return re.sub(r'\b(id|clip-path|xlink:href)="(url\()?(#?)([^")]+)', rf'\1="\2\g<3>{mark}-\4', svg)
 
 
 def standalone(draw: Callable[[Any], None], width: float, height: float) -> str:

@@ -24,3 +24,9 @@ def test_refusals(plays, komd_fails, tmp_path):
     assert "--plot writes SVG" in komd_fails("tune", data, "--plot", tmp_path / "a.png")
     leak = komd_fails("tune", data, "--model", "EASE", "--trials", 1, "--held-out", data)
     assert "held-out pairs are in the data to tune on" in leak
+
+
+def test_a_plot_that_cannot_be_drawn_is_refused_before_the_search(plays, komd_fails, tmp_path, monkeypatch):
+    monkeypatch.setattr("komd.svg.available", lambda: False)
+    said = komd_fails("tune", plays / "plays.csv", "--plot", tmp_path / "search.svg", "--keep", tmp_path / "k")
+    assert "plots need matplotlib" in said and not (tmp_path / "k").exists()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import komd
-from tests.contracts.variants import EVERY, HAS_IMPLICIT, RIVALS
+from tests.contracts.variants import FIRST, HAS_IMPLICIT, RIVALS
 
 METRICS = "auc,ndcg@10,recall@5"
 FOLDS = {"folds": 2, "half": "random", "min_activity": 5, "rng": 6}
-COMPARED = [model for model in EVERY if HAS_IMPLICIT or type(model).__name__ not in RIVALS]
+COMPARED = [model for model in FIRST if HAS_IMPLICIT or type(model).__name__ not in RIVALS]
 
 
 def test_figures_are_those_of_the_same_folds(small):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 from komd.models.registry import MODELS
+from tests.budget import THOROUGH
 
 # By model; one that is not named here joins with its defaults.
 VARIANTS = {
@@ -38,6 +39,8 @@ VARIANTS = {
     "WRMF": [{"factors": 4}],
 }
 EVERY = [model(**params) for name, model in MODELS.items() for params in VARIANTS.get(name, [{}])]
+# For what runs in processes of its own, which do the same for every parametrisation: one of each model in `make test`.
+FIRST = [model for model in EVERY if THOROUGH or model.text == next(m.text for m in EVERY if type(m) is type(model))]
 PERSONAL = [model for model in EVERY if type(model).__name__ != "Popularity"]
 # One matrix product for a block of users rounds by the size of the block: equal to rounding, not to the last bit.
 ROUNDS_BY_BLOCK = {"BPR", "WRMF"}

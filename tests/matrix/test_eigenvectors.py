@@ -44,7 +44,7 @@ def test_eigenvectors_approximate_from_below(seed, items, rank):
     true = np.linalg.eigvalsh(wide)[::-1][: len(found.values)]
     rounding = 5 * eigen._NOTHING * true[0]
     assert (found.values <= true + rounding).all()
-    assert found.values[0] == pytest.approx(true[0], rel=1e-3)
+    assert found.values[0] == pytest.approx(true[0], rel=5e-3)
     assert np.allclose(U.T @ U, np.eye(len(found.values)), atol=1e-4)
     rest = wide - (U * found.values) @ U.T
     assert np.linalg.eigvalsh(rest).min() > -rounding

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from komd._core.groups import Rows, WeightedUsers
 from komd._core.solve import gather_row
-from komd._core.strip_counting import score_strip
+from komd._core.strip_counting import score_tile
 from komd.kernels.asymmetric import AsymmetricCosine
 from komd.kernels.functions import Linear, Tanimoto
 from komd.matrix.item_matrix import Correction
@@ -175,14 +175,17 @@ def test_targets_and_strips_score_as_blocks_do_to_the_last_bit(storage, correcti
     for strip in case.matrix.strips(users, room=int(case.rng.integers(2_000, 40_000))):
         assert strip.first == reached
         reached = strip.last
-        correction = strip.correction(0, len(lists))
+        arrays, wide = strip.arrays, strip.arrays.dense.shape[2]
         for u in range(len(lists)):
             mine = slice(users.indptr[u], users.indptr[u + 1])
             out = np.empty(strip.last - strip.first)
-            part = S[strip.first : strip.last]
-            score_strip(strip.arrays, part, users.indices[mine], users.weights[mine], users.offsets[u], out)
-            if correction.size:
-                out -= correction[u]
+            rows, weights = arrays.row_of[users.indices[mine]], users.weights[mine]
+            for t in range(len(arrays.places)):
+                part = slice(t * wide, (t + 1) * wide)
+                some = S[strip.first : strip.last][part]
+                score_tile(arrays, t, some, rows, weights, users.offsets[u], out[part])
+            if strip.correction:
+                out -= strip.correction(0, len(lists))[u]
             assert np.array_equal(out, scores[u, strip.first : strip.last])
     assert reached == case.m
 

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 import komd
 from komd._core.groups import WeightedUsers
+from komd._core.strip_counting import DENSE
 from komd.kernels.asymmetric import AsymmetricCosine, CoOccurrence
 from komd.kernels.functions import Jaccard, Linear, Polynomial, Tanimoto
 from komd.matrix.expected_density import expected_nonzeros
+from tests._core.arrays import row_of_strip
 from tests.matrix.held import held
 
 KERNELS = (
@@ -38,12 +40,7 @@ def whole(matrix, rows, room, threads=None):
         assert strip.first == reached
         reached = strip.last
         for place, i in enumerate(rows):
-            start, named, length = strip.arrays.places[place]
-            values = strip.arrays.values[start : start + length]
-            if length == strip.last - strip.first:
-                out[i, strip.first : strip.last] = values
-            else:
-                out[i, strip.first + strip.arrays.columns[named : named + length].astype(int)] = values
+            out[i, strip.first : strip.last] = row_of_strip(strip.arrays, place, strip.last - strip.first)
     assert reached == matrix.items
     return out
 
@@ -108,9 +105,28 @@ def test_room_and_threads_change_nothing(seed, users, items, room, weighted):
     assert np.array_equal(got[chosen], dense.values[chosen])
 
 
+def test_a_strip_of_several_tiles_holds_rows_of_either_kind():
+    """Popular items have dense rows; where the memory is short, some of these are not held dense."""
+    rng = np.random.default_rng(3)
+    R = rng.random((500, 2600)) < 0.3 * np.linspace(1, 0, 2600) ** 3
+    indptr, indices = np.concatenate([[0], np.cumsum(R.sum(axis=1))]), np.nonzero(R)[1].astype(np.int32)
+    dense, streamed = (held(Linear(), indptr, indices, 2600, storage) for storage in ("dense", "streamed"))
+    chosen = np.sort(rng.choice(2600, 60, replace=False)).astype(np.int32)
+    for room, tiles in ((1 << 24, 3), (100_000, 1)):
+        found = []  # of each strip: tiles, places for dense rows, dense rows
+        for strip in streamed.row_strips(chosen, room=room):
+            places, slots = strip.arrays.places, strip.arrays.dense.shape[1]
+            found.append((len(places), slots, int((places[0, :, 1] == DENSE).sum())))
+        assert max(count for count, _, _ in found) == tiles
+        assert 0 < max(rows for _, _, rows in found) < len(chosen)
+        assert any(slots == rows for _, slots, rows in found) == (tiles == 1)
+        assert np.array_equal(whole(streamed, chosen, room)[chosen], dense.values[chosen])
+    assert streamed.nonzeros == np.count_nonzero(dense.values)
+
+
 def test_strips_grow_where_more_comes_than_was_expected(rows, monkeypatch):
     monkeypatch.setattr(
-        "komd.matrix.streamed.expected_nonzeros", lambda rows, columns, activity: np.zeros(len(columns))
+        "komd.matrix.streamed.expected_sums", lambda rows, columns, activity, of: np.zeros(len(columns))
     )
     dense, streamed = (made(Linear(), rows, 130, storage) for storage in ("dense", "streamed"))
     everything = np.arange(130, dtype=np.int32)

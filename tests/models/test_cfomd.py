@@ -1,10 +1,14 @@
-"""CF-OMD: cvxopt's answer, its limits, and what is refused."""
+"""CF-OMD: cvxopt's answer, the same in any block and on any processor, its limits, and what is refused."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import komd
@@ -47,6 +51,51 @@ def test_cfomd_is_cvxopts(seed, lam_p, lam_n, kernel):
         found = model.block_scores(model.catalogue.histories.block(u, u + 1))[0]
         signed = np.where(positive, answer.alpha, -answer.alpha)
         assert np.allclose(found, signed @ K, atol=1e-10)
+
+
+@settings(deadline=None, max_examples=10, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([0.0, 0.01, 1.0, 1e6]),
+    st.sampled_from([1.0, 100.0, 1e9]),
+    st.sampled_from(["linear", "tanimoto", "rbf"]),
+)
+def test_scores_are_exact_and_the_same_in_any_block(seed, lam_p, lam_n, kernel):
+    """Also where eigenvectors of K are left out: there are more items than are taken."""
+    data = random_data(seed, users=70, items=90)
+    model = fitted(komd.CFOMD(kernel=kernel, regularization=lam_p, regularization_negatives=lam_n), data)
+    rows = model.catalogue.histories
+    together = model.block_scores(rows)
+    for size in (1, 7):
+        parts = [model.block_scores(rows.block(a, min(a + size, 70))) for a in range(0, 70, size)]
+        assert np.array_equal(np.concatenate(parts), together)
+    finer = komd.CFOMD(kernel=kernel, regularization=lam_p, regularization_negatives=lam_n, tolerance=1e-13)
+    finer = fitted(finer, data)
+    assert np.allclose(finer.block_scores(rows), together, rtol=0, atol=1e-9)
+
+
+ANOTHER_PROCESSOR = {"OPENBLAS_CORETYPE": "Prescott", "NUMBA_CPU_NAME": "generic"}
+SCORES = """
+import sys
+import numpy as np
+from tests.models.test_cfomd import scores_of_several_models
+np.save(sys.argv[1], scores_of_several_models())
+"""
+
+
+def scores_of_several_models():
+    data = random_data(0, users=150, items=200, density=0.1)
+    answers = []
+    for parameters in ({}, {"regularization_negatives": 1.0}, {"kernel": "tanimoto", "regularization": 0.0}):
+        model = fitted(komd.CFOMD(**parameters), data)
+        answers.append(model.block_scores(model.catalogue.histories.block(0, 40)))
+    return np.array(answers)
+
+
+def test_scores_are_the_same_on_another_processor(tmp_path):
+    environment = {**os.environ, **ANOTHER_PROCESSOR, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", SCORES, str(tmp_path / "there.npy")], env=environment, check=True)
+    assert np.allclose(np.load(tmp_path / "there.npy"), scores_of_several_models(), rtol=0, atol=1e-9)
 
 
 def test_cfomd_with_a_huge_negative_regularization_approaches_ecfomd(small):

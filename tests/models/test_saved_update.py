@@ -18,6 +18,7 @@ from komd import journal, store
 from komd.engine.kernel_based import KernelBased
 from komd.engine.updates import Updatable
 from komd.errors import InputError, UnknownIdError
+from tests.budget import repeats
 from tests.engine.test_updates import assert_equal
 
 PAIRS = [(f"user {k % 13}", f"item {(k * k) % 17}") for k in range(60)]
@@ -133,7 +134,7 @@ for k in range(10**6):
 def test_kills_lose_nothing_that_was_acknowledged(folder):
     """After each kill the model is that of all acknowledged pairs, and at most of the one that was under way."""
     chance, known = random.Random(4), list(PAIRS)
-    rounds = int(os.environ.get("KOMD_FUZZ", "6"))
+    rounds = int(os.environ.get("KOMD_FUZZ", repeats(3, 6)))
     for attempt in range(rounds):
         child = subprocess.Popen(
             [sys.executable, "-c", ADDING, str(folder), str(11 * attempt)], stdout=subprocess.PIPE, text=True

@@ -147,19 +147,25 @@ def test_memory_is_looked_at_first(small):
 
 def least_budget(model):
     """The least that is not refused, to 4 kB."""
-    refused, accepted = 0, 2**28
+
+    def accepts(budget):
+        try:
+            model._build_matrix(model.catalogue, 2, budget)
+        except komd.InputError:
+            return False
+        return True
+
+    accepted = 2**16
+    while not accepts(accepted):
+        accepted *= 2
+    refused = accepted // 2
     while accepted - refused > 2**12:
         middle = (refused + accepted) // 2
-        try:
-            model._build_matrix(model.catalogue, 2, middle)
-        except komd.InputError:
-            refused = middle
-        else:
-            accepted = middle
+        refused, accepted = (refused, middle) if accepts(middle) else (middle, accepted)
     return accepted
 
 
-@pytest.mark.parametrize(("users", "activity", "share"), [(300, 8, 0.5), (2000, 60, 0.0), (2000, 60, 1.0)])
+@pytest.mark.parametrize(("users", "activity", "share"), [(300, 8, 0.5), (600, 60, 0.0), (600, 60, 1.0)])
 def test_the_budget_is_kept(users, activity, share, monkeypatch):
     """The least budget that is accepted is enough: for sparse data, and for dense data without G and with it."""
     monkeypatch.setattr(slim, "_GRAM_SHARE", share)

@@ -11,10 +11,7 @@ CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
 )
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-BROWSER = [
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the path"),
-    pytest.mark.xdist_group("browser"),
-]
+BROWSER = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the path")
 
 
 def holds(page, expression, arg=None):

@@ -31,6 +31,11 @@ from .browsing import ARGUMENTS, CHROMIUM
 START = "from komd.cli.main import run; run()"
 
 
+def connected(address: str | httpx.URL, timeout: float = 30, **more: object) -> httpx.Client:
+    """A client with connections of its own. It loads no certificates, which would take longer than many requests."""
+    return httpx.Client(base_url=address, timeout=timeout, verify=False, **more)
+
+
 class Running:
     """A service that answers; `client` speaks to it."""
 
@@ -44,7 +49,7 @@ class Running:
         self.server = uvicorn.Server(configured(create(self.settings), self.settings))
         self.thread = threading.Thread(target=self.server.run, args=([self.listening],), daemon=True)
         self.thread.start()
-        self.client = httpx.Client(base_url=self.address, timeout=30)
+        self.client = connected(self.address)
         for _ in range(500):
             if self.server.started:
                 break
@@ -85,7 +90,7 @@ class Command:
         for line in self.process.stdout:
             self.said += line
             if found := re.search(r"on (http://\S+)", line):
-                self.client = httpx.Client(base_url=found[1], timeout=30)
+                self.client = connected(found[1])
                 return
         raise AssertionError(self.process.stderr.read())
 
@@ -105,7 +110,7 @@ class Command:
         return self.process.returncode, self.said + out, errors
 
 
-def until(condition, seconds=30, pause=0.05):
+def until(condition, seconds=120, pause=0.05):
     start = time.monotonic()
     while time.monotonic() - start < seconds:
         if condition():

@@ -12,7 +12,7 @@ import httpx
 import psutil
 import pytest
 
-from .conftest import code, request
+from .conftest import code, connected, request
 
 JSON = {"content-type": "application/json"}
 
@@ -100,7 +100,7 @@ def test_bodies_too_long_are_413_and_the_service_stays(running):
         chunked + b"100000\r\n" + b"x" * 0x100000 + b"\r\n" + b"10\r\n" + b"y" * 16 + b"\r\n0\r\n\r\n"
     )
     assert code(answer) == 413
-    endless = httpx.Client(base_url=running.address)
+    endless = connected(running.address)
     try:
         refused = endless.post("/v1/events", content=(b"x" * 65536 for _ in range(1000)), headers=JSON).status_code
     except httpx.TransportError:  # disconnected before all was sent

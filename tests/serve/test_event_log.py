@@ -17,7 +17,6 @@ from komd.serve.event_records import NewEvent
 from komd.serve.event_store import EventStore
 from komd.serve.recommendation_id import RecommendationIds, recommendation_of
 
-pytestmark = pytest.mark.xdist_group("store")
 EXAMPLES = itertools.count()
 
 

@@ -26,7 +26,6 @@ from komd.serve.event_records import Forgot, NewEvent, PendingChanges, StoreChan
 from komd.serve.event_store import EventStore, StoreError
 from komd.serve.forget_key import ForgetKey
 
-pytestmark = pytest.mark.xdist_group("store")
 NOW = time.time_ns() // 1_000_000
 
 
@@ -76,20 +75,21 @@ def test_the_same_event_again_changes_nothing(events):
 
 
 def test_what_a_later_event_changes(events):
+    now = time.time_ns() // 1_000_000  # the tests may have been collected long ago
     assert post(events, (), ("chosen", 2.0), ("chosen",), ("chosen", 2.0)) == [1, 1, 0, 0]
     assert (only(events).kind, only(events).weight) == ("chosen", 2.0)
-    assert post(events, ("chosen", 5.0, NOW - 10**6)) == [1]  # the weight is new; the time is not the latest
-    assert only(events).weight == 5.0 and only(events).time >= NOW
-    assert post(events, ("chosen", None, NOW + 10**6), ("chosen", None, NOW + 10**5)) == [1, 0]
-    assert (only(events).weight, only(events).time) == (5.0, NOW + 10**6)
+    assert post(events, ("chosen", 5.0, now - 10**6)) == [1]  # the weight is new; the time is not the latest
+    assert only(events).weight == 5.0 and only(events).time >= now
+    assert post(events, ("chosen", None, now + 10**6), ("chosen", None, now + 10**5)) == [1, 0]
+    assert (only(events).weight, only(events).time) == (5.0, now + 10**6)
     assert post(events, ("chosen", 6.0)) == [1]  # it happened now, which is earlier than what is known
-    assert (only(events).weight, only(events).time) == (6.0, NOW + 10**6)
+    assert (only(events).weight, only(events).time) == (6.0, now + 10**6)
     # Another kind begins anew, also one that happened before: the order of arrival decides.
-    assert post(events, ("disliked", None, NOW - 10**9)) == [1]
-    assert (only(events).kind, only(events).weight, only(events).time) == ("disliked", None, NOW - 10**9)
+    assert post(events, ("disliked", None, now - 10**9)) == [1]
+    assert (only(events).kind, only(events).weight, only(events).time) == ("disliked", None, now - 10**9)
     assert post(events, ("withdrawn",), ("chosen",)) == [1, 1]
     assert (only(events).kind, only(events).weight) == ("chosen", None)
-    assert only(events).at >= NOW and only(events).time == only(events).at
+    assert only(events).at >= now and only(events).time == only(events).at
 
 
 def test_several_events_of_a_pair_in_one_post_are_taken_in_their_order(events):
@@ -762,3 +762,18 @@ def test_passwords_and_ids_stay_out_of_messages(tmp_path):
         assert "secret" not in str(raised.value)
     events.close()
     assert Path(file).exists()
+
+
+def test_the_commit_that_forgot_a_user_last(store):
+    events = EventStore(store)
+    try:
+        assert events.last_forgotten() == 0
+        events.add([NewEvent("ana", "x")]).result(10)
+        assert events.last_forgotten() == 0
+        for user in ("ana", "bob", "ana"):  # known, unknown, and once more
+            seq = events.forget(user).result(10).seq
+            assert events.last_forgotten() == seq
+        events.add([NewEvent("ana", "x")]).result(10)
+        assert events.last_forgotten() == seq
+    finally:
+        events.close()

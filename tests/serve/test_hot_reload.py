@@ -9,14 +9,13 @@ import threading
 import time
 from dataclasses import replace
 
-import httpx
 import numpy as np
 import pytest
 
 import komd
 from komd.errors import ModelFileError
 from komd.serve.hot_reload import ModelWatcher
-from tests.serve.conftest import same_lists
+from tests.serve.conftest import connected, same_lists
 
 
 @pytest.fixture
@@ -45,7 +44,7 @@ def test_models_come_and_go_under_load(settings, serving, folder):
     stop, bad, versions = threading.Event(), [], set()
 
     def ask():
-        with httpx.Client(base_url=service.address) as client:
+        with connected(service.address) as client:
             while not stop.is_set():
                 answer = client.post("/v1/recommend", json={"history": history, "user_id": None, "n": 3})
                 if answer.status_code != 200 or len(answer.json()["items"]) != 3:

@@ -6,7 +6,6 @@ import shutil
 import threading
 from dataclasses import replace
 
-import httpx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,7 +22,7 @@ from komd.serve.item_availability import AvailableItems, ItemAvailability
 from komd.serve.item_names import ItemNames, read_names
 from komd.serve.serve_settings import Settings
 from tests.serve import attributed
-from tests.serve.conftest import Command, Running, same_lists, until
+from tests.serve.conftest import Command, Running, connected, same_lists, until
 
 SETTINGS = settings(max_examples=40, deadline=None)
 
@@ -261,7 +260,7 @@ def test_other_workers_follow(folder, rows, tmp_path):
         def everywhere():
             seen = []
             for _ in range(12):  # new connections, which the workers share
-                with httpx.Client(base_url=command.client.base_url, timeout=30) as client:
+                with connected(command.client.base_url, timeout=30) as client:
                     seen.append(item in listed(client.post("/v1/recommend", json=ask).json()))
             return not any(seen)
 

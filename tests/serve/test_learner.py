@@ -490,7 +490,8 @@ def test_a_worker_that_starts_while_a_model_is_published(learned):
 
 def test_unlearning_is_waited_for_until_the_deadline_of_the_request(learning, monkeypatch):
     monkeypatch.setattr("komd.serve.api._UNLEARN_SECONDS", 1e9)
-    _, service = learning(limits=Limits(request_seconds=0.3))  # nobody learns
+    # Nobody learns. The store has forgotten the user long before the deadline, also on a busy machine.
+    _, service = learning(limits=Limits(request_seconds=2))
     answer = service.client.delete("/v1/users/ana")
     assert answer.status_code == 202 and answer.json()["unlearned"] is False
 

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 
-import httpx
 import psutil
 import pytest
 
@@ -18,10 +17,11 @@ from komd.errors import InputError
 from komd.serve.publication import publication_folder
 from komd.serve.serve_settings import Settings
 from komd.serve.server_process import run
-from tests.serve.conftest import Command, until
+from tests.budget import repeats
+from tests.serve.conftest import Command, connected, until
 from tests.serve.test_store_updates import assert_same
 
-KILLS = int(os.environ.get("KOMD_LEARN_KILLS", "3"))
+KILLS = int(os.environ.get("KOMD_LEARN_KILLS", repeats(2, 3)))
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def asked(service, path, times=12):
     """Over a connection each, so that every worker is asked."""
     found = []
     for _ in range(times):
-        with httpx.Client(base_url=service.client.base_url, timeout=30) as client:
+        with connected(service.client.base_url, timeout=30) as client:
             found.append(client.get(path).json())
     return found
 
@@ -105,7 +105,6 @@ def test_the_learner_ends_with_the_service(folder, tmp_path, how):
     assert until(lambda: not list(scratch.iterdir()))
 
 
-@pytest.mark.xdist_group("store")
 def test_killed_again_and_again(tmp_path):
     """Everything at once, or the learner alone: nothing acknowledged is lost, and the model equals a fit."""
     found = killed(tmp_path, KILLS, workers=1)

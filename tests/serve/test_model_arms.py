@@ -28,11 +28,12 @@ from komd.serve.schemas import Ask
 from komd.serve.serve_settings import Settings
 from komd.serve.server_process import run
 from komd.serve.service import Service
-from tests.serve.conftest import Command, same_lists, until
+from tests.budget import repeats
+from tests.serve.conftest import Command, connected, same_lists, until
 from tests.serve.test_store_updates import assert_same
 
 NEW_ITEM = "only the candidate's"
-KILLS = int(os.environ.get("KOMD_PROMOTE_KILLS", "3"))
+KILLS = int(os.environ.get("KOMD_PROMOTE_KILLS", repeats(2, 3)))
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +191,6 @@ def worker(both):
         each.events.close()
 
 
-@pytest.mark.xdist_group("store")
 def test_workers_share_what_was_decided_and_it_survives(worker, store):
     changes = {"store": store}
     first, second = worker(**changes), worker(**changes)
@@ -365,7 +365,7 @@ def asked(service, path, times=12):
     """Over a connection each, so that every worker is asked."""
     found = []
     for _ in range(times):
-        with httpx.Client(base_url=service.client.base_url, timeout=30) as client:
+        with connected(service.client.base_url, timeout=30) as client:
             found.append(client.get(path).json())
     return found
 
@@ -381,7 +381,7 @@ def test_two_workers_promote(both, fitted):
     def ask():
         """The user gets the candidate's list all the time: of the one arm, then of the other."""
         while not stop.is_set():
-            with httpx.Client(base_url=service.client.base_url, timeout=30) as client:
+            with connected(service.client.base_url, timeout=30) as client:
                 answer = client.get(f"/v1/users/{user}/recommendations")
                 if answer.status_code != 200 or [row["item_id"] for row in answer.json()["items"]] != lists[1]:
                     failed.append(answer.text)
@@ -395,8 +395,9 @@ def test_two_workers_promote(both, fitted):
         assert service.client.post("/v1/candidate/promote").json()["state"] == "promoted"
         path = f"/v1/users/{user}/recommendations"
         assert until(lambda: {about["arm"] for about in asked(service, path)} == {"main"})
-        assert {about["model"] for about in asked(service, "/v1/model")} == {fitted[1].text}
-        assert {(about["state"], about["share"]) for about in asked(service, "/v1/candidate")} == {("promoted", 0)}
+        assert until(lambda: {about["model"] for about in asked(service, "/v1/model")} == {fitted[1].text})
+        decided = {("promoted", 0)}  # a worker reads the decision a moment after it has loaded the model
+        assert until(lambda: {(at["state"], at["share"]) for at in asked(service, "/v1/candidate")} == decided)
     finally:
         stop.set()
         if client.ident:
@@ -499,5 +500,5 @@ def test_a_list_belongs_to_the_release_that_made_it(worker, both, fitted):
     arms.main.watcher.reload()
     assert arms.main.watcher.release != release
     _, second = next(answers)
-    assert recommendation_of(second.recommendation_id).release == release
+    assert recommendation_of(second["recommendation_id"]).release == release
     assert {key.release for key in service.impressions.take()} == {release}

@@ -16,7 +16,7 @@ from komd.serve.event_records import NewEvent
 from komd.serve.event_store import EventStore, StoreError
 from komd.serve.serve_settings import Settings
 from komd.serve.store_circuit import CircuitOpen, OutcomeUnknown
-from tests.serve.conftest import Command, postgresql_server, until
+from tests.serve.conftest import Command, connected, postgresql_server, until
 
 
 class Server:
@@ -75,7 +75,7 @@ def short(monkeypatch):
 
 
 def measured(address):
-    text = httpx.get(f"{address}/v1/metrics").text
+    text = httpx.get(f"{address}/v1/metrics", verify=False).text
     values = {sample.name: sample.value for family in text_string_to_metric_families(text) for sample in family.samples}
     return values["komd_store_circuit_open"], values["komd_store_failures_total"]
 
@@ -91,7 +91,7 @@ def test_a_service_with_a_silent_store_answers_everything_and_recovers(shop, ser
     server.freeze()
 
     def ask(method, path, body):
-        with httpx.Client(base_url=service.address, timeout=60) as client:
+        with connected(service.address, timeout=60) as client:
             return client.request(method, path, json=body)
 
     of_store = [

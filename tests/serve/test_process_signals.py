@@ -8,11 +8,10 @@ import signal
 import subprocess
 import sys
 
-import httpx
 import psutil
 import pytest
 
-from tests.serve.conftest import START, Command, until
+from tests.serve.conftest import START, Command, connected, until
 
 A, B = "a" * 32, "b" * 32
 
@@ -21,7 +20,7 @@ def statuses(service, token, count=12):
     """What several connections, and so all workers, answer."""
     found = set()
     for _ in range(count):
-        with httpx.Client(base_url=service.client.base_url) as one:
+        with connected(service.client.base_url) as one:
             found.add(one.get("/v1/model", headers={"authorization": f"Bearer {token}"}).status_code)
     return found
 
@@ -54,7 +53,7 @@ def test_sighup_reads_tokens_and_names_again(shop, tmp_path, count):
         assert until(lambda: statuses(service, A) == {401} and statuses(service, B) == {200})
 
         def name():
-            with httpx.Client(base_url=service.client.base_url, headers={"authorization": f"Bearer {B}"}) as one:
+            with connected(service.client.base_url, headers={"authorization": f"Bearer {B}"}) as one:
                 return one.get("/v1/items/3").json()["name"]
 
         assert until(lambda: {name() for _ in range(12)} == {"New Name"})

@@ -19,10 +19,7 @@ CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
 )
 PATH = os.environ.get("PATH", "") + os.pathsep + "/usr/sbin"
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the path"),
-    pytest.mark.xdist_group("browser"),
-]
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the path")
 GUIDE = (Path(__file__).parents[2] / "docs" / "guide" / "serving.md").read_text(encoding="utf-8")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 from dataclasses import replace
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +14,7 @@ from komd.serve import rate_limits
 from komd.serve.rate_limits import RateLimit, RateSlots, address_key
 from komd.serve.serve_settings import Limits
 
-from .conftest import Command
+from .conftest import Command, connected
 
 
 class Bucket:
@@ -147,7 +146,11 @@ def test_guessing_is_limited(settings, serving, tokens):
     service = serving(replace(settings, token_file=tokens, trusted_proxies=("127.0.0.1",)))
     found = codes(ask(service, token="x" * 32, address="203.0.113.1", count=400))
     assert found == {401, 429}
-    guessed = ask(service, token="a" * 32, address="203.0.113.1")[0]  # even the right one says nothing now
+    for _ in range(50):  # on a slow machine one more try may have become free meanwhile
+        codes(ask(service, token="x" * 32, address="203.0.113.1", count=5))
+        guessed = ask(service, token="a" * 32, address="203.0.113.1")[0]  # even the right one says nothing now
+        if guessed.status_code == 429:
+            break
     assert guessed.status_code == 429 and "wrong tokens" in guessed.json()["detail"]
     assert codes(ask(service, address="203.0.113.1")) == {401}
     assert codes(ask(service, token="a" * 32, address="203.0.113.2")) == {200}
@@ -161,7 +164,7 @@ def test_workers_count_together(shop, tmp_path, tokens):
     try:
         found = []
         for _ in range(40):  # each over a connection of its own, so that both workers are asked
-            with httpx.Client(base_url=service.client.base_url) as one:
+            with connected(service.client.base_url) as one:
                 found.append(one.get("/v1/model", headers={"authorization": "Bearer " + "a" * 32}).status_code)
         assert 10 <= found.count(200) <= 12 and set(found) == {200, 429}
     finally:

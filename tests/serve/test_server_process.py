@@ -20,9 +20,10 @@ import komd
 from komd.cli.main import app
 from komd.serve.serve_settings import Settings
 from komd.serve.server_process import run
-from tests.serve.conftest import Command, until
+from tests.budget import repeats
+from tests.serve.conftest import Command, connected, until
 
-TRIES = int(os.environ.get("KOMD_KILLS", "50"))
+TRIES = int(os.environ.get("KOMD_KILLS", repeats(10, 50)))
 
 
 def test_the_command_and_two_workers(shop, tmp_path):
@@ -35,12 +36,12 @@ def test_the_command_and_two_workers(shop, tmp_path):
         assert until(lambda: sum("spawn_main" in " ".join(p.cmdline()) for p in started.children()) == 2)
         answers = []
         for k in range(40):  # each over a connection of its own, so that both workers are asked
-            with httpx.Client(base_url=client.base_url) as one:
+            with connected(client.base_url) as one:
                 item = str(7 * k + 3)
                 assert one.post("/v1/events", json={"events": [{"user_id": "ana", "item_id": item}]}).json()["new"] == 1
-            with httpx.Client(base_url=client.base_url) as one:
+            with connected(client.base_url) as one:
                 answers.append(one.post("/v1/recommend", json={"user_id": "ana", "n": 1}).json())
-            with httpx.Client(base_url=client.base_url) as one:
+            with connected(client.base_url) as one:
                 assert len(one.get("/v1/users/ana").json()["items"]) == k + 1
         assert len({answer["model"] for answer in answers}) == 1
         text = client.get("/v1/metrics").text
@@ -97,7 +98,6 @@ def free_port():
         return probe.getsockname()[1]
 
 
-@pytest.mark.xdist_group("store")
 def test_no_acknowledged_event_is_lost_to_kill_9(shop, store, preloaded):
     """Writers write until the service is killed in the middle; what was answered is there after the next start."""
     context = multiprocessing.get_context("forkserver")  # imports once; each try is a new process all the same
@@ -115,7 +115,7 @@ def test_no_acknowledged_event_is_lost_to_kill_9(shop, store, preloaded):
         service.start()
         address = f"http://127.0.0.1:{port}"
         assert until(lambda address=address: answers(address)), "the service did not start"
-        with httpx.Client(base_url=address, timeout=10) as client:
+        with connected(address, timeout=10) as client:
             for user, had in kept.items():
                 if not had:
                     continue
@@ -134,14 +134,14 @@ def test_no_acknowledged_event_is_lost_to_kill_9(shop, store, preloaded):
 
 def answers(address):
     try:
-        return httpx.get(f"{address}/v1/ready").status_code == 200
+        return httpx.get(f"{address}/v1/ready", verify=False).status_code == 200
     except httpx.TransportError:
         return False
 
 
 def write(address, user, attempt, items, kept):
     """Post until the line goes dead; note what was answered."""
-    with httpx.Client(base_url=address, timeout=10) as client:
+    with connected(address, timeout=10) as client:
         for k in range(10_000):
             item = items[k] if k < len(items) and attempt == 0 else f"{attempt}-{k}"
             try:

@@ -20,6 +20,7 @@ from komd.serve.event_records import NewEvent
 from komd.serve.event_store import EventStore
 from komd.serve.id_text import ids_of
 from komd.serve.store_updates import StoreFollower, stored_interactions
+from tests.budget import repeats
 
 CHOSEN, DISLIKED, SEEN = range(3)
 
@@ -104,7 +105,7 @@ STEPS = st.lists(
 
 
 @given(BASE, STEPS, st.booleans())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=repeats(40, 150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_model_that_follows_equals_a_fit(tmp_path_factory, base, steps, valued):
     """Base pairs of every kind, posts, users forgotten and back, read at any moments; one user always stays."""
     base = base | {("anchor", "anchor"): (CHOSEN, 1.0, 0), ("anchor", "other"): (CHOSEN, 2.0, 5)}

@@ -10,7 +10,6 @@ import komd
 from tests.contracts.variants import EVERY
 
 pytest.importorskip("pyspark", reason="no pyspark: the extra spark")
-pytestmark = pytest.mark.xdist_group("spark")  # one cluster for all of them
 
 ON_SPARK = {"CFKOMD", "ECFOMD", "MSDW", "RP3Beta"}
 RUN = [model for model in EVERY if type(model).__name__ in ON_SPARK]

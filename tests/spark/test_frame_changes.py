@@ -14,7 +14,6 @@ from tests.spark.test_spark import assert_same, flat
 from tests.spark.test_weighted_frames import ALL, SECONDS, assert_same_model, interactions
 
 pytest.importorskip("pyspark", reason="no pyspark: the extra spark")
-pytestmark = pytest.mark.xdist_group("spark")  # one cluster for all of them
 
 RATED = {"liked": 4.0, "disliked": 1.0}
 MODELS = [

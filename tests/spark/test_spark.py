@@ -19,7 +19,6 @@ import pytest
 import komd
 
 pytest.importorskip("pyspark", reason="no pyspark: the extra spark")
-pytestmark = pytest.mark.xdist_group("spark")  # one cluster for all of them
 
 MODELS = [
     "ECFOMD()",

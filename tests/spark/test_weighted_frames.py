@@ -18,7 +18,6 @@ from tests.spark.test_merged_rows import merge_rows
 from tests.spark.test_spark import assert_same, flat
 
 pytest.importorskip("pyspark", reason="no pyspark: the extra spark")
-pytestmark = pytest.mark.xdist_group("spark")  # one cluster for all of them
 
 SECONDS = 1_600_000_000
 ALL = {"weightCol": "plays", "timeCol": "when", "ratingCol": "stars"}

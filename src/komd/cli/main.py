@@ -117,7 +117,7 @@ def run() -> None:
     interrupt.watch()
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the process that started us
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
         elif hasattr(getattr(sys, name), "reconfigure"):  # a terminal that lacks a character shows "?"
             getattr(sys, name).reconfigure(errors="replace")
     try:

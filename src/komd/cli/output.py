@@ -221,7 +221,7 @@ def folder(written: Written, model: str, as_json: bool) -> None:
         json_document({"model": model} | asdict(written) | {"path": str(written.path)})
         return
     before = f" ({written.resumed:,} were there already)" if written.resumed else ""
-    print(f"wrote lists of {written.people:,} users to {written.path} in {written.parts:,} parts{before}")
+    print(f"wrote lists of {written.users:,} users to {written.path} in {written.parts:,} parts{before}")
     if written.redone:
         note(f"{written.redone:,} parts that were there matched no checksum and were made again")
     note_skipped(written.skipped)

@@ -199,6 +199,6 @@ def _write_by_spark(
         session.stop()
     users = len(fitted.komd.catalogue.users)
     if as_json:
-        show.json_document({"model": fitted.komd.text, "path": str(folder), "people": users, "rows": rows})
+        show.json_document({"model": fitted.komd.text, "path": str(folder), "users": users, "rows": rows})
     else:
         print(f"wrote the lists of {users:,} users, {rows:,} rows, to {folder}")

@@ -44,9 +44,10 @@ def tune(
 ) -> None:
     """Search for the parameters with which a model does best, on folds made inside the data."""
     import komd
-    from komd.errors import InputError
+    from komd.errors import InputError, install
     from komd.evaluation.compare import seconds
     from komd.evaluation.metrics import parse_metrics
+    from komd.svg import available
     from komd.tuning.search_space import free_parameters
 
     free_parameters(komd.model_from_text(model))  # mistakes are reported before anything is read
@@ -54,6 +55,8 @@ def tune(
     seconds(budget, "budget")
     if plot is not None and plot.suffix != ".svg":
         raise InputError(f"--plot writes SVG: name it like search.svg, got {plot}")
+    if plot is not None and not available():
+        raise InputError(f"plots need matplotlib: {install('plots')}")
     with interrupt.resumable(keep, "--keep"):
         found = komd.tune(
             model,

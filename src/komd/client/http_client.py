@@ -30,7 +30,16 @@ _AT_ONCE = (ConnectionError, http.client.BadStatusLine)  # of a kept connection 
 
 
 class ServiceError(KomdError):
-    """The service refused a request, or could not be reached."""
+    """The service refused a request, or could not be reached.
+
+    Examples
+    --------
+    >>> try:
+    ...     Client("http://127.0.0.1:9", retries=0).health()
+    ... except ServiceError as error:
+    ...     print(error.status)  # nobody answers there
+    None
+    """
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -39,18 +48,32 @@ class ServiceError(KomdError):
 
 
 class Client:
-    """A client of one service, for any number of threads.
+    """A client of one komd service. It can be used from any number of threads.
+
+    Every method raises ServiceError if the service refuses a request or cannot be reached.
 
     Parameters
     ----------
-    address
-        As "https://recs.example" or "http://127.0.0.1:8000".
-    token
-        Sent with every request, if the service asks for one.
-    timeout
+    address : str
+        Address of the service, such as "https://recs.example" or "http://127.0.0.1:8000".
+    token : str, optional
+        Token that is sent with every request, if the service asks for one.
+    timeout : float
         Seconds to wait for a connection, and for each part of an answer.
-    retries
+    retries : int
         How often a request is tried again if the service is busy (429, 503) or cannot be reached.
+
+    Raises
+    ------
+    InputError
+        If the address, the token or the number of retries cannot be used.
+
+    Examples
+    --------
+    ::
+
+        with Client("http://127.0.0.1:8000") as client:
+            client.recommend(history=["i7", "i42"], n=10)
     """
 
     def __init__(self, address: str, *, token: str | None = None, timeout: float = 10.0, retries: int = 2) -> None:
@@ -107,109 +130,330 @@ class Client:
         reasons: int | None = None,
         impression: bool | None = None,
     ) -> answers.RecommendationsJson:
-        """The best items for a user id or for a history."""
+        """Return the best items for a user id or for a history.
+
+        Parameters that are None are left to the service; docs/guide/serving.md describes each of them.
+
+        Parameters
+        ----------
+        user_id : str or int, optional
+            A user. Give either `user_id` or `history`.
+        history : sequence of ids or mappings, optional
+            Item ids, or mappings such as `{"item_id": "i7", "weight": 3}`.
+        session_id : str or int, optional
+            Id of a session without a user; it decides whether the candidate model serves it.
+        dislikes : sequence of ids, optional
+            With `history`: items that the user dislikes.
+        at : str or int, optional
+            The moment from which ages are measured.
+        n : int, optional
+            Length of the list.
+        exclude_seen, exclude_low_rated : bool, optional
+            Leave out items of the history, and items rated below `liked`.
+        items, exclude : sequence of ids, optional
+            Recommend only these items; none of these.
+        max_popularity : int, optional
+            Leave out items with more users than this.
+        filters : sequence of str, optional
+            Names of filters that the service offers.
+        where : mapping, optional
+            Conditions on the columns of the items.
+        include_unavailable : bool, optional
+            Also recommend items that are not available.
+        max_per : mapping, optional
+            At most so many items per value of a column, such as `{"artist": 2}`.
+        explain : bool, optional
+            Add the contributions to each score.
+        reasons : int, optional
+            How many contributions to add.
+        impression : bool, optional
+            Whether the list counts in the report.
+
+        Returns
+        -------
+        dict
+            The list, as the service describes it.
+        """
         body = _given(locals())
         return cast(answers.RecommendationsJson, self._ask("POST", "/v1/recommend", body))
 
     def recommend_batch(self, requests: Sequence[Mapping[str, Any]]) -> answers.BatchAnswerJson:
-        """Several lists at once; each request is as the arguments of `recommend`."""
+        """Return several lists at once.
+
+        Parameters
+        ----------
+        requests : sequence of mappings
+            Each with arguments of `recommend`.
+
+        Returns
+        -------
+        dict
+            The lists, in the same order.
+        """
         body = {"requests": [dict(each) for each in requests]}
         return cast(answers.BatchAnswerJson, self._ask("POST", "/v1/recommend/batch", body))
 
     # ---- users ------------------------------------------------------------------------------------------------
 
     def post_events(self, events: Sequence[Mapping[str, Any]]) -> answers.EventsKeptJson:
-        """Store what users did. When this returns, it is on the disk of the service."""
+        """Store events. When this returns, the service has written them to its disk.
+
+        Parameters
+        ----------
+        events : sequence of mappings
+            Events such as `{"user_id": "ana", "item_id": "i7"}`.
+
+        Returns
+        -------
+        dict
+            How many were stored, and their ids.
+        """
         return cast(
             answers.EventsKeptJson, self._ask("POST", "/v1/events", {"events": [dict(each) for each in events]})
         )
 
     def withdraw_event(self, event_id: str) -> answers.EventWithdrawnJson:
-        """Withdraw one event, as if it had never been posted."""
+        """Withdraw one event, as if it had never been posted.
+
+        Parameters
+        ----------
+        event_id : str
+            The id of the event.
+
+        Returns
+        -------
+        dict
+        """
         return cast(answers.EventWithdrawnJson, self._ask("DELETE", f"/v1/events/{_part(event_id)}"))
 
     def user(self, user_id: str | int) -> answers.PersonJson:
-        """Everything that is known of a user."""
+        """Return everything that the service knows of a user.
+
+        Parameters
+        ----------
+        user_id : str or int
+
+        Returns
+        -------
+        dict
+        """
         return cast(answers.PersonJson, self._ask("GET", f"/v1/users/{_part(user_id)}"))
 
     def users(self, prefix: str = "", n: int | None = None) -> answers.PeopleJson:
-        """Ids of users with this prefix."""
+        """Return user ids with a prefix.
+
+        Parameters
+        ----------
+        prefix : str
+            Beginning of the ids.
+        n : int, optional
+            How many, at most.
+
+        Returns
+        -------
+        dict
+        """
         return cast(answers.PeopleJson, self._ask("GET", "/v1/users", query={"prefix": prefix, "n": n}))
 
     def forget_user(self, user_id: str | int) -> answers.ForgottenJson:
-        """Forget a user."""
+        """Erase a user: the history, the events and, where the service learns, what the model learned from them.
+
+        Parameters
+        ----------
+        user_id : str or int
+
+        Returns
+        -------
+        dict
+            Whether the user is unlearned already, or this is under way.
+        """
         return cast(answers.ForgottenJson, self._ask("DELETE", f"/v1/users/{_part(user_id)}"))
 
     # ---- items ------------------------------------------------------------------------------------------------
 
     def search(self, q: str = "", n: int | None = None) -> answers.ItemsJson:
-        """Items by name; without `q` the most popular ones."""
+        """Search items by name; without `q`, return the most popular ones.
+
+        Parameters
+        ----------
+        q : str
+            The text to search for. Typos are tolerated.
+        n : int, optional
+            How many, at most.
+
+        Returns
+        -------
+        dict
+        """
         return cast(answers.ItemsJson, self._ask("GET", "/v1/items", query={"q": q, "n": n}))
 
     def item(self, item_id: str | int) -> answers.ItemJson:
-        """One item."""
+        """Return one item.
+
+        Parameters
+        ----------
+        item_id : str or int
+
+        Returns
+        -------
+        dict
+        """
         return cast(answers.ItemJson, self._ask("GET", f"/v1/items/{_part(item_id)}"))
 
     def similar(
         self, item_id: str | int, n: int | None = None, *, include_unavailable: bool | None = None
     ) -> answers.SimilarItemsJson:
-        """Items that are similar to one."""
+        """Return items similar to a given one.
+
+        Parameters
+        ----------
+        item_id : str or int
+        n : int, optional
+            How many, at most.
+        include_unavailable : bool, optional
+            Also return items that are not available.
+
+        Returns
+        -------
+        dict
+        """
         query = {"n": n, "include_unavailable": include_unavailable}
         return cast(answers.SimilarItemsJson, self._ask("GET", f"/v1/items/{_part(item_id)}/similar", query=query))
 
     def set_available(self, items: Sequence[Mapping[str, Any]]) -> answers.AvailabilityKeptJson:
-        """Say which items are available: [{"item_id": "i7", "available": False}, …]."""
+        """Set which items are available: `[{"item_id": "i7", "available": False}, …]`.
+
+        Parameters
+        ----------
+        items : sequence of mappings
+            The items and their availability.
+
+        Returns
+        -------
+        dict
+        """
         body = {"items": [dict(each) for each in items]}
         return cast(answers.AvailabilityKeptJson, self._ask("POST", "/v1/items/availability", body))
 
     def popularity(self) -> answers.CurveJson:
-        """The long tail of the catalogue, as a curve."""
+        """Return the popularity of the catalogue as a curve.
+
+        Returns
+        -------
+        dict
+        """
         return cast(answers.CurveJson, self._ask("GET", "/v1/popularity"))
 
     # ---- the service itself -----------------------------------------------------------------------------------
 
     def model(self) -> answers.ModelJson:
-        """The model in use."""
+        """Return a description of the model in use.
+
+        Returns
+        -------
+        dict
+        """
         return cast(answers.ModelJson, self._ask("GET", "/v1/model"))
 
     def reload(self) -> answers.ModelJson:
-        """Load the model that is in the service's folder now."""
+        """Make the service load the model that is in its folder now.
+
+        Returns
+        -------
+        dict
+            The model in use afterwards.
+        """
         return cast(answers.ModelJson, self._ask("POST", "/v1/model/reload"))
 
     def report(self, days: int | None = None) -> answers.ReportJson:
-        """What lists led to, by release of the model."""
+        """Return how many lists led to events, for each release of the model.
+
+        Parameters
+        ----------
+        days : int, optional
+            How many days to count.
+
+        Returns
+        -------
+        dict
+        """
         return cast(answers.ReportJson, self._ask("GET", "/v1/report", query={"days": days}))
 
     def candidate(self) -> answers.CandidateModelJson:
-        """The model that is tried on a share of the users."""
+        """Return the state of the candidate model.
+
+        Returns
+        -------
+        dict
+        """
         return cast(answers.CandidateModelJson, self._ask("GET", "/v1/candidate"))
 
     def share_candidate(self, share: float) -> answers.CandidateModelJson:
-        """Let the candidate serve another share of the users."""
+        """Change the share of the users that the candidate model serves.
+
+        Parameters
+        ----------
+        share : float
+            From 0 to 1.
+
+        Returns
+        -------
+        dict
+        """
         return cast(answers.CandidateModelJson, self._ask("PUT", "/v1/candidate", {"share": share}))
 
     def promote_candidate(self) -> answers.CandidateModelJson:
-        """Make the candidate the main model."""
+        """Make the candidate the main model.
+
+        Returns
+        -------
+        dict
+        """
         return cast(answers.CandidateModelJson, self._ask("POST", "/v1/candidate/promote"))
 
     def drop_candidate(self) -> answers.CandidateModelJson:
-        """Let the candidate serve nobody."""
+        """Stop serving from the candidate model.
+
+        Returns
+        -------
+        dict
+        """
         return cast(answers.CandidateModelJson, self._ask("DELETE", "/v1/candidate"))
 
     def learning(self) -> answers.LearningJson:
-        """How far the model in use has learned what is stored."""
+        """Return how far the model in use has learned the stored events.
+
+        Returns
+        -------
+        dict
+        """
         return cast(answers.LearningJson, self._ask("GET", "/v1/learning"))
 
     def health(self) -> answers.HealthJson:
-        """Whether the process is alive."""
+        """Check that the process is alive.
+
+        Returns
+        -------
+        dict
+        """
         return cast(answers.HealthJson, self._ask("GET", "/v1/health"))
 
     def ready(self) -> answers.HealthJson:
-        """Whether requests can be answered; ServiceError if not."""
+        """Check that requests can be answered; raises ServiceError if not.
+
+        Returns
+        -------
+        dict
+        """
         return cast(answers.HealthJson, self._ask("GET", "/v1/ready"))
 
     def metrics(self) -> str:
-        """Counters, in the text format of Prometheus."""
+        """Return the metrics in the text format of Prometheus.
+
+        Returns
+        -------
+        str
+        """
         return str(self._ask("GET", "/v1/metrics"))
 
     # ---- HTTP -------------------------------------------------------------------------------------------------

@@ -12,10 +12,22 @@ __all__ = ["align"]
 
 
 def align(*interactions: Interactions) -> tuple[Interactions, ...]:
-    """The same interactions over one common set of users and items.
+    """Put several data sets over one common set of users and items.
 
-    The ids are the sorted union. Where kinds differ, as integers and text, both become text.
+    The ids are the sorted union. If ids are integers in one data set and text in another, all become text.
 
+    Parameters
+    ----------
+    *interactions : Interactions
+        The data sets.
+
+    Returns
+    -------
+    tuple of Interactions
+        The same pairs; a number now means the same user or item in each.
+
+    Examples
+    --------
     >>> from komd.data.generate import generate
     >>> first, second = generate(users=3, items=8, tastes=2), generate(users=5, items=8, tastes=2)
     >>> [data.shape for data in align(first, second)]

@@ -11,7 +11,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -98,7 +98,8 @@ def duckdb_connection(database: Any = None, *, memory: int | None = None) -> Any
     with explained(f"cannot open database {name}"):
         direct = name is not None and _is_duckdb(Path(name))
         connection = duckdb.connect(name, read_only=True) if direct else duckdb.connect()
-        connection.execute("SET enable_progress_bar = false")
+        with suppress(duckdb.InvalidInputException):  # in Jupyter without ipywidgets it is off and cannot be set
+            connection.execute("SET enable_progress_bar = false")
         # SQL must not see our Python variables as tables
         connection.execute("SET python_enable_replacements = false")
         if memory is not None:

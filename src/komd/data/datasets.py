@@ -213,29 +213,40 @@ _SOURCES = {
 
 
 def names() -> list[str]:
-    """The names that `load` knows.
+    """Return the names of the data sets that `load` knows.
 
-    >>> names()[:3]
-    ['book-crossing', 'ciao', 'delicious']
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> names()
+    ['book-crossing', 'ciao', ...]
     """
     return sorted(_SOURCES)
 
 
 def load(name: str, *, path: str | os.PathLike[str] | None = None) -> Interactions:
-    """A data set of the paper, from the files its owner distributes.
+    """Read one of the paper's data sets from the files that its owner distributes.
 
     Parameters
     ----------
     name : str
         One of `names()`.
     path : path, optional
-        The folder with the files, or the one with the data set's folder in it. By default the environment
-        variable KOMD_DATA names it.
+        Folder with the files, or the one that contains the data set's folder. The default is the environment variable
+        KOMD_DATA.
 
     Returns
     -------
     Interactions
-        Every rating counts, whatever its value. With times where the files have them.
+        Every rating counts, whatever its value. With times if the files have them.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, or the files are missing; the message says who distributes them.
 
     Examples
     --------

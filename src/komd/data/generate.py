@@ -74,6 +74,11 @@ def generate(
         Users are named "user-00042"; items by two words and their taste, as "Velvet Lantern (jazz)", which
         `taste` takes out of the name.
 
+    Raises
+    ------
+    InputError
+        If a number is out of its range, or the users would need more items than there are.
+
     Examples
     --------
     >>> data = generate(users=50, items=40, activity=5, tastes=4)

@@ -58,8 +58,14 @@ _SHAPES = {
 
 
 def shapes() -> list[str]:
-    """The names that `generate_like` knows.
+    """Return the names of the shapes that `generate_like` knows.
 
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
     >>> shapes()
     ['msd']
     """
@@ -109,6 +115,11 @@ def generate_like(
     -------
     Interactions
         The items of each user in the order of choosing. The number of an item says nothing about its popularity.
+
+    Raises
+    ------
+    InputError
+        If there is no such shape, or the users and items are too few for it.
 
     Examples
     --------

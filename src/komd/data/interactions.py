@@ -9,6 +9,7 @@ import pyarrow as pa
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
+from komd import notebook_html as html
 from komd.checks import one_of
 from komd.data.columns import Reading
 from komd.data.ids import Ids, Numbers
@@ -33,6 +34,8 @@ TIME_UNITS = {
     "d": 86_400_000_000,
 }
 """Microseconds in each unit of times."""
+
+_FIRST = 5  # pairs shown in a notebook
 
 
 class Interactions:
@@ -61,6 +64,11 @@ class Interactions:
         The unit of `times`, counted from 1970; None if it is not known: then times have an order and no more.
     dislikes : Interactions, optional
         Pairs over the same users and items that users dislike: never recommended, and never in the histories.
+
+    Raises
+    ------
+    InputError
+        If the arrays do not fit each other or the ids.
 
     Examples
     --------
@@ -122,9 +130,28 @@ class Interactions:
 
     @classmethod
     def of(cls, data: Any, *, memory: str | int | None = None) -> Interactions:
-        """Interactions from a scipy sparse matrix (ids are row and column numbers) or from what `komd.read` takes.
+        """Make interactions from a scipy sparse matrix or from anything that `komd.read` accepts.
 
-        `memory` is what DuckDB may use to read it.
+        Parameters
+        ----------
+        data : Interactions, scipy sparse matrix, path, frame or list of pairs
+            For a matrix, ids are row and column numbers. Interactions are returned as they are.
+        memory : str or int, optional
+            Memory that reading may use.
+
+        Returns
+        -------
+        Interactions
+
+        Raises
+        ------
+        InputError
+            If the data cannot be read.
+
+        Examples
+        --------
+        >>> Interactions.of([("ana", "i7"), ("bo", "i7"), ("bo", "i9")])
+        Interactions(2 users × 2 items, 3 pairs, 75 % full...)
         """
         if isinstance(data, cls):
             return data
@@ -150,12 +177,39 @@ class Interactions:
         time_unit: str | None = None,
         disliked: NDArray[np.bool_] | None = None,
     ) -> Interactions:
-        """Group pairs of numbers by user; of repeated ones the first stays, at the earliest time.
+        """Group pairs of numbers by user. Of repeated pairs the first stays, with the earliest time.
 
-        `repeated` says what weight a repeated pair has, as in `komd.read`; "last" also gives it the last time. With
-        `chosen` (bool, one a pair) the other pairs are only seen, and with `disliked` those are dislikes (without
-        `chosen`, all others are chosen). A pair that is several of these is chosen before disliked before seen, or
-        with "last" what the last of its rows is. Numbers of -1 among pairs that are not chosen are left out.
+        Parameters
+        ----------
+        users, items : Ids
+            The ids of rows and columns.
+        rows, columns : numpy.ndarray of int32, shape (pairs,)
+            Numbers of the users and of the items. A number of -1 in a pair that is not chosen leaves the pair out.
+        times : numpy.ndarray of int64, shape (pairs,), optional
+            The time of each pair.
+        chosen : numpy.ndarray of bool, shape (pairs,), optional
+            Which pairs belong to the histories; the others are only seen. By default all that are not disliked.
+        weights : numpy.ndarray of float, shape (pairs,), optional
+            The weight of each pair.
+        repeated : {"sum", "max", "last", "count"}
+            The weight of a repeated pair, as in `komd.read`. "last" also gives it the last time.
+        time_unit : str, optional
+            The unit of the times.
+        disliked : numpy.ndarray of bool, shape (pairs,), optional
+            Which pairs are dislikes. A pair that occurs several times is chosen before disliked before seen; with
+            "last", what its last row is.
+
+        Returns
+        -------
+        Interactions
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> again = komd.Interactions.from_numbers(data.users, data.items, data.rows, data.indices)
+        >>> bool((again.indices == data.indices).all())
+        True
         """
         one_of("repeated", repeated, REPEATED)
         if chosen is None and disliked is not None:
@@ -189,7 +243,28 @@ class Interactions:
         return data.with_seen(rows[others], columns[others])
 
     def with_reading(self, reading: Reading) -> Interactions:
-        """The same interactions, whose repr names the columns they were read from."""
+        """Return the same interactions, with a `repr` that names the columns they were read from.
+
+        Parameters
+        ----------
+        reading : Reading
+            The columns.
+
+        Returns
+        -------
+        Interactions
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> import pyarrow as pa
+        >>> read = komd.read(pa.table({"user": ["ana"], "song": ["i7"]}))
+        >>> read
+        Interactions(1 users × 1 items, ...; user=user, item=song)
+        >>> data.with_reading(read.reading)
+        Interactions(60 users × 30 items, ...; user=user, item=song)
+        """
         same = self._with()
         same.reading = reading
         return same
@@ -200,20 +275,92 @@ class Interactions:
         return Interactions(self.users, self.items, **{name: getattr(self, name) for name in names} | changed)
 
     def with_seen(self, rows: Numbers, columns: Numbers) -> Interactions:
-        """The same histories, with these pairs as seen, except those that are in the histories or disliked."""
+        """Return the same histories, with these pairs as seen, except those that are in the histories or disliked.
+
+        Parameters
+        ----------
+        rows, columns : numpy.ndarray of int32
+            Numbers of the users and of the items.
+
+        Returns
+        -------
+        Interactions
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> chosen, rest = data.keep(data.rows != 3), data.keep(data.rows == 3)
+        >>> chosen.with_seen(rest.rows, rest.indices).seen.pairs == rest.pairs
+        True
+        """
         seen = Interactions.from_numbers(self.users, self.items, rows, columns).difference(self)
         return self._with(seen=seen if self.dislikes is None else seen.difference(self.dislikes))
 
     def with_dislikes(self, dislikes: Interactions | None) -> Interactions:
-        """The same histories, with these pairs over the same users and items as dislikes."""
+        """Return the same histories with other dislikes.
+
+        Parameters
+        ----------
+        dislikes : Interactions or None
+            Pairs over the same users and items; None for no dislikes.
+
+        Returns
+        -------
+        Interactions
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> chosen, disliked = data.keep(data.rows != 3), data.keep(data.rows == 3)
+        >>> chosen.with_dislikes(disliked).dislikes.pairs == disliked.pairs
+        True
+        """
         return self._with(dislikes=dislikes)
 
     def with_weights(self, weights: NDArray[np.float32] | None) -> Interactions:
-        """The same pairs with these weights, shape (pairs,), or without."""
+        """Return the same pairs with other weights.
+
+        Parameters
+        ----------
+        weights : numpy.ndarray of float32, shape (pairs,), or None
+            Finite numbers > 0; None for no weights.
+
+        Returns
+        -------
+        Interactions
+
+        Raises
+        ------
+        InputError
+            If the weights do not fit the pairs.
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> import numpy as np
+        >>> data.with_weights(np.full(data.pairs, 2.0)).weights[:2]
+        array([2., 2.], dtype=float32)
+        """
         return self._with(weights=weights)
 
     def without_seen(self) -> Interactions:
-        """The same histories and dislikes, without the pairs that were only seen."""
+        """Return the same histories and dislikes, without the pairs that were only seen.
+
+        Returns
+        -------
+        Interactions
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> chosen, rest = data.keep(data.rows != 3), data.keep(data.rows == 3)
+        >>> chosen.with_seen(rest.rows, rest.indices).without_seen().seen is None
+        True
+        """
         return self._with(seen=None) if self.seen else self
 
     @property
@@ -287,27 +434,109 @@ class Interactions:
         return self.items.take(found[np.argsort(first)])
 
     def by_item(self) -> tuple[NDArray[np.int64], Numbers]:
-        """(indptr, indices) of the transpose: the users of each item, ascending."""
+        """Return the users of each item, ascending, as compressed rows.
+
+        Returns
+        -------
+        (indptr, indices) : tuple of numpy.ndarray
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> indptr, users = data.by_item()
+        >>> bool((indptr[1:] - indptr[:-1] == data.popularity).all())
+        True
+        """
         return transpose(self.indptr, self.indices, len(self.items))
 
     def sorted_rows(self) -> tuple[NDArray[np.int64], Numbers]:
-        """(indptr, indices) with the items of each user in ascending order."""
+        """Return the items of each user in ascending order, as compressed rows.
+
+        Returns
+        -------
+        (indptr, indices) : tuple of numpy.ndarray
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> indptr, indices = data.sorted_rows()
+        >>> bool((indices[: indptr[1]] == sorted(data.indices[: data.indptr[1]])).all())
+        True
+        """
         return transpose(*self.by_item(), len(self.users))
 
     def to_csr(self) -> sparse.csr_array:
-        """A scipy matrix of float32 ones, indices sorted within rows."""
+        """Return a scipy matrix of float32 ones, with sorted indices.
+
+        Returns
+        -------
+        scipy.sparse.csr_array
+            Users × items.
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> data.to_csr().shape
+        (60, 30)
+        """
         indptr, indices = self.sorted_rows()
         matrix = sparse.csr_array((np.ones(self.pairs, np.float32), indices, indptr), shape=self.shape)
         matrix.has_sorted_indices = True
         return matrix
 
     def history(self, user: Any) -> list[Any]:
-        """The ids of the items of one user, in the order of the data."""
+        """Return the items of one user, in the order of the data.
+
+        Parameters
+        ----------
+        user : id
+
+        Returns
+        -------
+        list
+            Item ids.
+
+        Raises
+        ------
+        UnknownIdError
+            If the user is unknown.
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> bool(len(data.history("user-00042")) == data.activity[42])
+        True
+        """
         row = self.users.number(user)
         return list(self.items.take(self.indices[self.indptr[row] : self.indptr[row + 1]]).to_pylist())
 
     def keep(self, mask: NDArray[np.bool_]) -> Interactions:
-        """The pairs where `mask` (bool, shape (pairs,)) is true; all ids, seen pairs and dislikes stay."""
+        """Return the pairs selected by a mask. All ids, seen pairs and dislikes stay.
+
+        Parameters
+        ----------
+        mask : numpy.ndarray of bool, shape (pairs,)
+
+        Returns
+        -------
+        Interactions
+
+        Raises
+        ------
+        InputError
+            If the mask does not fit the pairs.
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> bool(data.keep(data.rows < 10).pairs == data.indptr[10])
+        True
+        """
         mask = np.asarray(mask)
         if mask.dtype != np.bool_ or mask.shape != self.indices.shape:
             raise InputError(f"mask must be {self.pairs:,} booleans, got {mask.dtype} of shape {mask.shape}")
@@ -317,7 +546,25 @@ class Interactions:
         return self._with(indptr=before[self.indptr], indices=self.indices[mask], times=times, weights=weights)
 
     def difference(self, other: Interactions) -> Interactions:
-        """The pairs that `other`, over the same users and items, does not have."""
+        """Return the pairs that `other` does not have.
+
+        Parameters
+        ----------
+        other : Interactions
+            Pairs over the same users and items.
+
+        Returns
+        -------
+        Interactions
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> train, test = next(komd.split.folds(data, rng=0))
+        >>> data.difference(test).pairs == train.pairs
+        True
+        """
         from komd._core import compressed_rows as csr
 
         mask = np.empty(self.pairs, np.bool_)
@@ -326,7 +573,20 @@ class Interactions:
         return self.keep(mask)
 
     def to_arrow(self) -> pa.Table:
-        """A table `user_id, item_id` (and `weight`, `time`) with one row for each pair, user by user."""
+        """Return a table with one row per pair, user by user.
+
+        Returns
+        -------
+        pyarrow.Table
+            Columns `user_id`, `item_id`, and `weight` and `time` if the data has them.
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> data.to_arrow().column_names
+        ['user_id', 'item_id']
+        """
         columns = {"user_id": self.users.take(self.rows), "item_id": self.items.take(self.indices)}
         if self.weights is not None:
             columns["weight"] = pa.array(self.weights)
@@ -347,18 +607,38 @@ class Interactions:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __repr__(self) -> str:
+    def _percent(self) -> str:
         percent = 100 * self.density
         places = 2 if percent < 10 else 1
-        full = f"{percent:.{places}f}".rstrip("0").rstrip(".") if percent >= 0.01 or percent == 0 else f"{percent:.2g}"
+        return f"{percent:.{places}f}".rstrip("0").rstrip(".") if percent >= 0.01 or percent == 0 else f"{percent:.2g}"
+
+    def __repr__(self) -> str:
         held = [name for name in ("weights", "times") if getattr(self, name) is not None]
         times = f", with {' and '.join(held)}" if held else ""
         seen = f", and {self.seen.pairs:,} low-rated pairs kept as seen" if self.seen else ""
         seen += f", {self.dislikes.pairs:,} dislikes" if self.dislikes else ""
         return (
             f"Interactions({len(self.users):,} users × {len(self.items):,} items, "
-            f"{self.pairs:,} pairs, {full} % full{times}{seen}{f'; {self.reading}' if self.reading else ''})"
+            f"{self.pairs:,} pairs, {self._percent()} % full{times}{seen}{f'; {self.reading}' if self.reading else ''})"
         )
+
+    def _repr_html_(self) -> str:
+        first = np.arange(min(_FIRST, self.pairs))
+        rows = np.searchsorted(self.indptr, first, side="right") - 1  # of these pairs alone: there may be millions
+        known = {"user_id": self.users.take(rows), "item_id": self.items.take(self.indices[: len(first)])}
+        for name, values in (("weight", self.weights), ("time", self.times)):
+            if values is not None:
+                known[name] = pa.array(values[: len(first)])
+        table = html.grid(list(known), html.table_rows(pa.table(known), list(known)), left=(0, 1))
+        sizes = f"{len(self.users):,} users × {len(self.items):,} items, {self.pairs:,} pairs"
+        others = {"low-rated pairs kept as seen": self.seen, "dislikes": self.dislikes}
+        remarks = [
+            f"The first {len(first)} of {self.pairs:,} pairs." if self.pairs > len(first) else "",
+            f"{self._percent()} % of all users × items are pairs.",
+            *(f"{pairs.pairs:,} {name}." for name, pairs in others.items() if pairs),
+            f"Read from: {self.reading}." if self.reading else "",
+        ]
+        return html.fragment(f"Interactions: {sizes}", table, *map(html.note, remarks))
 
 
 def _check_weights(weights: NDArray[np.floating[Any]], pairs: int) -> None:

@@ -107,6 +107,12 @@ def read(
         and text otherwise. Ids of other sources keep their type. Its repr names the columns that were read and
         those that were not used.
 
+    Raises
+    ------
+    InputError
+        If the source cannot be read, its columns cannot be told apart, ids are missing, or weights, ratings or times
+        cannot be used. The message names the file, the column and the first row.
+
     Examples
     --------
     >>> import pyarrow as pa

@@ -33,7 +33,25 @@ _FIRST_WINDOW = 0.5  # the share of all pairs before the first window of rolling
 
 
 class HeldOut(NamedTuple):
-    """What `held_out_users` returns."""
+    """The three parts that `held_out_users` returns.
+
+    Attributes
+    ----------
+    train : Interactions
+        All pairs of the users who are not held out.
+    history : Interactions
+        The known items of the held-out users.
+    test : Interactions
+        Their other items.
+
+    Examples
+    --------
+    >>> import komd
+    >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+    >>> parts = komd.split.held_out_users(data, users=10, rng=0)
+    >>> parts.train.pairs + parts.history.pairs + parts.test.pairs == data.pairs
+    True
+    """
 
     train: Interactions
     history: Interactions
@@ -48,28 +66,35 @@ def folds(
     min_activity: int = 5,
     rng: int | np.random.Generator = 0,
 ) -> Iterator[tuple[Interactions, Interactions]]:
-    """The paper's protocol: in turn, each group of users gives half of their items to the test.
+    """The paper's protocol: each group of users in turn gives half of their items to the test.
 
-    Users are divided at random into groups of equal size (or one more). In each round the users of one
-    group who have a_u >= `min_activity` items give the later floor(a_u / 2) of them to the test; everything
-    else trains. Each user's order is drawn once, so a round does not depend on how many rounds are used.
+    Users are divided at random into groups of equal size (or one more). In each round, the users of one group who have
+    a_u >= `min_activity` items give the later floor(a_u / 2) of them to the test; everything else trains. Each user's
+    order is drawn once, so that a round does not depend on how many rounds are used.
 
     Parameters
     ----------
     data : Interactions
     folds : int
-        How many groups of users, and so rounds.
+        Number of groups of users, and so of rounds.
     half : {"random", "given", "time", "rolling"}
-        The order in which the later half is the tested one. "rolling" halves nobody: the later half of all pairs in
-        time is cut into as many windows as there are folds, with about the same number of pairs each; a round tests
-        the pairs of one window and trains on all pairs before it. The latest window comes first.
+        Order in which the later half is tested. "rolling" does not halve histories: the later half of all pairs in time
+        is cut into `folds` windows with about the same number of pairs each; a round tests the pairs of one window and
+        trains on all pairs before it. The latest window comes first.
     min_activity : int
         Users with fewer items always train.
     rng : int or numpy.random.Generator
+        Seed or generator.
 
-    Yields
+    Returns
+    -------
+    iterator of (train, test)
+        Two `Interactions` for each round.
+
+    Raises
     ------
-    (train, test) : Interactions
+    InputError
+        If there are more folds than users, an argument is invalid, or times are needed and the data has none.
 
     Examples
     --------
@@ -114,6 +139,27 @@ def leave_out(
 ) -> tuple[Interactions, Interactions]:
     """Test on the last `k` items of every user who has more than `k`.
 
+    Parameters
+    ----------
+    data : Interactions
+    k : int
+        How many items of each user are tested.
+    order : {"random", "given", "time"}
+        Which items are the last ones.
+    rng : int or numpy.random.Generator
+        Seed or generator, for the random order.
+
+    Returns
+    -------
+    (train, test) : tuple of Interactions
+
+    Raises
+    ------
+    InputError
+        If `k` or `order` is invalid, or times are needed and the data has none.
+
+    Examples
+    --------
     >>> from komd.data.generate import generate
     >>> train, test = leave_out(generate(users=10, items=20, activity=5, user_tail=0), k=2)
     >>> test.activity
@@ -133,25 +179,38 @@ def held_out_users(
     order: str = "random",
     rng: int | np.random.Generator = 0,
 ) -> HeldOut:
-    """Test on users that training never sees: from part of their items, predict the rest.
+    """Test on users that training never sees: predict some of their items from the others.
 
     Parameters
     ----------
     data : Interactions
     users : float or int
-        How many users to hold out: a share (a float below 1), or a count. They are drawn from those with two
-        items or more.
+        How many users to hold out: a share (a float below 1) or a count. They are drawn from the users with at least
+        two items.
     fold_in : float
-        The share of a held-out user's items that is known (`history`); at least one item is known and at
-        least one is tested.
+        Share of a held-out user's items that is known (`history`). At least one item is known and at least one is
+        tested.
     order : {"random", "given", "time"}
-        The order in which the earlier items are the known ones.
+        Order in which the earlier items are the known ones.
     rng : int or numpy.random.Generator
+        Seed or generator.
 
     Returns
     -------
     HeldOut
         (train, history, test): the pairs of the other users, and both parts of the held-out ones.
+
+    Raises
+    ------
+    InputError
+        If so many users cannot be held out, or an argument is invalid.
+
+    Examples
+    --------
+    >>> from komd.data.generate import generate
+    >>> train, history, test = held_out_users(generate(users=100, items=50, activity=10), users=10)
+    >>> int((history.activity > 0).sum()), int((train.activity > 0).sum())
+    (10, 90)
     """
     if not isinstance(fold_in, int | float) or not 0 < fold_in < 1:
         raise InputError(f"fold_in must lie between 0 and 1, got {fold_in!r}")
@@ -172,18 +231,23 @@ def time(data: Interactions, *, at: Any = 0.8, per_user: bool = False) -> tuple[
     Parameters
     ----------
     data : Interactions
-        With times.
+        Data with times.
     at : float, int, str, datetime.date or datetime.datetime
-        A share (a float between 0 and 1): the moment before which about this share of all pairs came; pairs
-        of one moment stay together. Or the moment itself: a whole number in the unit of the data's times, or a date or
-        timestamp (also as ISO text, "1998-03-01"; UTC unless it says otherwise), for which the unit must be known.
+        A share (a float between 0 and 1): the moment before which about this share of all pairs happened; pairs of one
+        moment stay together. Or the moment itself: an integer in the unit of the data's times, or a date or timestamp
+        (also as ISO text, "1998-03-01"; UTC unless it has a time zone), for which the unit must be known.
     per_user : bool
         Each user has a moment of their own: the first share of the user's items trains, by time (ties in the order of
-        the data); at least one item trains, and of two or more at least one is tested.
+        the data). At least one item trains; of two or more, at least one is tested.
 
     Returns
     -------
-    (train, test) : Interactions
+    (train, test) : tuple of Interactions
+
+    Raises
+    ------
+    InputError
+        If the data has no times, or `at` is invalid.
 
     Examples
     --------
@@ -212,7 +276,32 @@ def time(data: Interactions, *, at: Any = 0.8, per_user: bool = False) -> tuple[
 
 
 def temporal(data: Interactions, *, at: Any = 0.8) -> tuple[Interactions, Interactions]:
-    """Train on the pairs before a moment, test on those from that moment on: `time` with one moment for all users."""
+    """Train on the pairs before a moment, test on those from that moment on: `time` with one moment for all users.
+
+    Parameters
+    ----------
+    data : Interactions
+        Data with times.
+    at : float, int, str, datetime.date or datetime.datetime
+        As in `time`.
+
+    Returns
+    -------
+    (train, test) : tuple of Interactions
+
+    Raises
+    ------
+    InputError
+        If the data has no times, or `at` is invalid.
+
+    Examples
+    --------
+    >>> from komd.data.read import read
+    >>> data = read([(1, 5, 10), (1, 6, 20), (2, 5, 30)], time=2, time_unit="s", header=False)
+    >>> train, test = temporal(data, at=25)
+    >>> train.pairs, test.pairs
+    (2, 1)
+    """
     return time(data, at=at)
 
 

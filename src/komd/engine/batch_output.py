@@ -43,6 +43,7 @@ _REQUEST = "request.json"
 _SUMS = "SHA256SUMS"
 _LOCK = ".lock"
 _DIGESTS = ("sha256", "microseconds")  # of a request: numbers that say nothing to a reader
+_SHOWN = {"people": "users"}  # what differs, in the words of today
 _OURS = re.compile(r"part-\d{5,}\.parquet|request\.json|SHA256SUMS|\.lock|\.(part-\d{5,}\.parquet|request\.json)\.\d+")
 _SUM = re.compile(r"([0-9a-f]{64})  (part-\d{5,}\.parquet)")
 _ROWS = 2_000_000  # of a part, about
@@ -54,20 +55,20 @@ class Written:
 
     Attributes
     ----------
-    path
+    path : Path
         The folder.
-    people, parts
-        How many there are in all.
-    resumed
-        How many parts were there already.
-    skipped
-        Unknown ids passed over.
-    redone
-        How many parts were there, but did not match their checksums, and were made again.
+    users, parts : int
+        Number of users and of parts in all.
+    resumed : int
+        Parts that existed already.
+    skipped : int
+        Unknown ids that were skipped.
+    redone : int
+        Parts that existed but did not match their checksums, and were written again.
     """
 
     path: Path
-    people: int
+    users: int
     parts: int
     resumed: int
     skipped: int
@@ -91,12 +92,33 @@ def recommend_to(
     dislikes: Any = None,
     at: Any = None,
 ) -> Written:
-    """Write the n best items of many users to Parquet parts in a folder; the same call again resumes where it stopped.
+    """Write the n best items of many users to Parquet files in a folder. If interrupted, the same call resumes.
 
-    The parameters are those of `recommend`. Parts are written as users finish, each put in place whole, so that
-    whatever stops the run no list is lost, repeated or cut; a part that was truncated or damaged since is made again.
-    A folder that holds the answer to another request, or something else, or to which another run is writing, is
-    refused. With `at="now"` all parts are of the moment of the first call, which is in `request.json`.
+    Files are written as users finish, each replaced atomically, so that no list is lost, repeated or truncated. A file
+    that was damaged since is written again. A folder that holds the answer to another request, something else, or the
+    output of another running call is refused.
+
+    Parameters
+    ----------
+    model : Recommender
+        A fitted model.
+    path : str or Path
+        The folder; it is created if it does not exist.
+    users, n, histories, exclude_seen, items, exclude, on_unknown, threads, memory, exclude_low_rated, dislikes, at
+        As in `recommend`. With `at="now"`, all files are of the moment of the first call, which is kept in
+        `request.json`.
+
+    Returns
+    -------
+    Written
+        What the folder holds.
+
+    Raises
+    ------
+    InputError
+        If the folder cannot be used, or an argument is invalid.
+    UnknownIdError
+        If a user or an item is unknown and `on_unknown` is "error".
 
     Examples
     --------
@@ -104,7 +126,7 @@ def recommend_to(
     >>> model = komd.ECFOMD().fit(komd.generate(users=50, items=30, activity=6, rng=0))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     written = komd.recommend_to(model, folder + "/recs", n=5)
-    >>> written.people, written.parts, written.resumed
+    >>> written.users, written.parts, written.resumed
     (50, 1, 0)
     """
     path = Path(path)
@@ -190,7 +212,7 @@ def _described(
     return {
         "model": model.text,
         "n": asked.n,
-        "people": len(rows),
+        "people": len(rows),  # the name that folders of earlier versions have, so that they resume
         "exclude_seen": asked.exclude_seen,
         "candidates": len(asked.candidates),
         "parts": parts,
@@ -236,7 +258,8 @@ def _opened(path: Path, request: dict[str, Any], alone: bool) -> tuple[dict[str,
             request["microseconds"] = old["microseconds"]
         if old != request:
             differ = [key for key in {**request, **old} if old.get(key) != request.get(key)]
-            told = [f"{key} {old.get(key)!r}, not {request.get(key)!r}" for key in differ if key not in _DIGESTS]
+            shown = {key: _SHOWN.get(key, key) for key in differ if key not in _DIGESTS}
+            told = [f"{name} {old.get(key)!r}, not {request.get(key)!r}" for key, name in shown.items()]
             told = told or ["other data, users or candidates"]
             raise InputError(
                 f"{path} holds the answer to another request: {'; '.join(told)}. Choose another folder, or remove it"

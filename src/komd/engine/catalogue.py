@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -116,23 +116,28 @@ def _inverse(order: NDArray[np.int32]) -> NDArray[np.int32]:
 
 def _sorted_rows(data: Interactions, inside: NDArray[np.int32]) -> Histories:
     """The rows of a data set in inside numbers, ascending; without the items that have none (-1)."""
-    from scipy.sparse import csr_array
-
     numbers, indptr = inside[data.indices], data.indptr
     aligned = {"weights": data.weights, "times": None if data.time_unit is None else data.microseconds}
-    held = {name: array for name, array in aligned.items() if array is not None}
+    held: dict[str, Any] = {name: array for name, array in aligned.items() if array is not None}
     if numbers.min(initial=0) < 0:
         known = numbers >= 0
         indptr, numbers = pointers(known)[indptr], numbers[known]
         held = {name: array[known] for name, array in held.items()}
-    place = np.arange(len(numbers), dtype=np.int64) if held else np.ones(len(numbers), np.int8)
-    matrix = csr_array((place, numbers, indptr), shape=(len(indptr) - 1, int(inside.max(initial=-1)) + 1))
-    matrix.sort_indices()
-    return Histories(
+    items = int(inside.max(initial=-1)) + 1
+    if held:
+        from scipy.sparse import csr_array
+
+        matrix = csr_array((np.arange(len(numbers)), numbers, indptr), shape=(len(indptr) - 1, items))
+        matrix.sort_indices()
         # Copies: the data's own arrays are read-only, and compiled code should see one kind of array.
-        matrix.indptr.astype(np.int64),
-        matrix.indices.astype(np.int32),
+        indptr, numbers = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+        held = {name: array[matrix.data] for name, array in held.items()}
+    else:
+        indptr, numbers = transpose(*transpose(indptr, numbers, items), len(indptr) - 1)
+    return Histories(
+        indptr,
+        numbers,
         seen=None if data.seen is None else _sorted_rows(data.seen, inside),
         dislikes=None if data.dislikes is None else _sorted_rows(data.dislikes, inside),
-        **{name: array[matrix.data] for name, array in held.items()},
+        **held,
     )

@@ -11,6 +11,7 @@ divided by one `factor`, which is then part of t. Everything else is here.
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -27,6 +28,7 @@ from komd.engine.ranking import RankedBlock, RankingRequest, rank_blocks
 from komd.engine.recommender import Recommender
 from komd.engine.results import Contributions
 from komd.engine.streamed_ranking import rank_streamed, room_for, score_streamed
+from komd.engine.weight_cache import WeightCache, Weights
 from komd.errors import ModelFileError
 from komd.matrix.item_matrix import Arrays, BlockSums, ItemMatrix
 from komd.matrix.saved import layouts, restored
@@ -62,6 +64,7 @@ class ItemBased(Recommender):
     target_factors: NDArray[np.float64] | None = None
     needs_own_entries: ClassVar[bool] = False
     """Whether the weights of a user take M between the user's own items."""
+    _kept: tuple[ItemMatrix, WeightCache] | None = None  # the cache of weights, and the M that they belong to
 
     @abstractmethod
     def _build_matrix(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
@@ -96,9 +99,7 @@ class ItemBased(Recommender):
         return histories
 
     @abstractmethod
-    def weigh(
-        self, rows: Histories, own: OwnEntries, threads: int | None = 1
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def weigh(self, rows: Histories, own: OwnEntries, threads: int | None = 1) -> Weights:
         """w, aligned with the items of `scored_rows`, and b, one for each user; `own` is M between their own items."""
 
     def learn(
@@ -149,15 +150,31 @@ class ItemBased(Recommender):
         return ready
 
     def _score_by(self, matrix: ItemMatrix, scored: Histories, scores: NDArray[np.float64]) -> None:
-        weights = self.weigh(scored, matrix.own_entries(scored.rows))
+        weights = self._weights(matrix, scored)
         matrix.score(WeightedUsers(*scored.rows, *weights), self.scored_S, scores)
         if self.target_factors is not None:
             scores *= self.target_factors
 
+    def _weights(self, matrix: ItemMatrix, scored: Histories) -> Weights:
+        """w and b of `scored_rows`, from the cache if there is one. `matrix` has the rows that they need."""
+
+        def solve(rows: Histories) -> Weights:
+            return self.weigh(rows, matrix.own_entries(rows.rows))
+
+        if self._kept is None or self._kept[0] is not self.matrix:
+            return solve(scored)
+        return self._kept[1].weights(scored, solve)
+
+    def keeping_weights(self, cache: WeightCache) -> Self:
+        made = copy.copy(self.view())
+        if self.needs_own_entries:  # else weights take no time
+            made._kept = made.matrix, cache
+        return made
+
     def _explain(self, history: Histories, items: NDArray[np.int32]) -> Contributions:
         scored = self.scored_rows(history)
         ready = self._ready(scored)
-        weights, offsets = self.weigh(scored, ready.own_entries(scored.rows))
+        weights, offsets = self._weights(ready, scored)
         similarities, parts = ready.contributions(scored.rows, weights, items)
         if self.target_factors is not None:
             parts *= self.target_factors[items]

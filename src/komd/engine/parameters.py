@@ -19,11 +19,50 @@ class Parameters:
         return {name: p.default for name, p in signature.parameters.items() if name != "self"}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name, as in scikit-learn (`deep` changes nothing: no parameter is a model)."""
+        """Return the parameters by name, as in scikit-learn.
+
+        Parameters
+        ----------
+        deep : bool
+            Accepted for scikit-learn's sake; it makes no difference, because no parameter is a model.
+
+        Returns
+        -------
+        dict
+            Values by parameter name.
+
+        Examples
+        --------
+        >>> import komd
+        >>> komd.MSDW(alpha=0.7).get_params()
+        {'alpha': 0.7, 'locality': ...
+        """
         return {name: getattr(self, name) for name in self._defaults()}
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters; nothing is changed when one is wrong. A fitted model must then be fitted again."""
+        """Change parameters. A fitted model must be fitted again afterwards.
+
+        Parameters
+        ----------
+        **params
+            New values by name. If one is invalid, nothing is changed.
+
+        Returns
+        -------
+        Self
+            The model itself, no longer fitted.
+
+        Raises
+        ------
+        InputError
+            If a name is unknown or a value is invalid.
+
+        Examples
+        --------
+        >>> import komd
+        >>> komd.CFKOMD().set_params(regularization=0.1)
+        CFKOMD(regularization=0.1)
+        """
         known = self._defaults()
         for name in params:
             if name not in known:
@@ -38,7 +77,21 @@ class Parameters:
         """Called when parameters have changed: what was learned with the old ones no longer belongs to the new."""
 
     def clone(self) -> Self:
-        """An unfitted model with the same parameters."""
+        """Return an unfitted model with the same parameters.
+
+        Returns
+        -------
+        Self
+            A new model.
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> model = komd.ECFOMD().fit(data)
+        >>> model.clone()  # not fitted
+        ECFOMD()
+        """
         return type(self)(**self.get_params())
 
     def __repr__(self) -> str:

@@ -21,6 +21,7 @@ __all__ = ["TIES_HALF", "RankedBlock", "RankingRequest", "Score", "rank_blocks",
 
 _STRIP_BYTES = 2 << 20  # of scores held at a time: stays in the cache between scoring and ranking
 _MOST_USERS = 64
+_SHARES = 4  # of the users, for each thread: larger blocks than that would leave threads without work
 
 TIES_HALF = TieRule(0.5, np.zeros(0, np.int32))
 
@@ -92,6 +93,7 @@ def rank_blocks(
     label: str = "",
 ) -> Iterator[RankedBlock]:
     """The answers for all these users, `block` of them at a time. Nobody chose the items from number `chosen` on."""
+    block = min(block, max(_MOST_USERS, -(-len(rows) // (_SHARES * pool.count(threads)))))
 
     def answer(piece: tuple[int, int]) -> RankedBlock:
         histories = rows.block(*piece)

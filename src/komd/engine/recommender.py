@@ -28,6 +28,7 @@ from komd.engine.ranking import RankedBlock, RankingRequest, rank_blocks, users_
 from komd.engine.requests import asked_lists, asked_users, one_history, several, warn_of_fallback
 from komd.engine.results import Contributions, Explanation, Recommendations, Scores, lists_table
 from komd.engine.saved_catalogue import catalogue_arrays, restored_catalogue
+from komd.engine.weight_cache import WeightCache
 from komd.errors import InputError, ModelFileError, UnusedWeightsWarning
 from komd.matrix.item_matrix import Arrays
 
@@ -121,16 +122,32 @@ class Recommender(Parameters, ABC):
 
         Parameters
         ----------
-        data
-            `Interactions`, a scipy sparse matrix (users × items), or anything else that `komd.read` takes: a path,
-            a frame, a list of pairs.
-        threads
-            How many threads to use; every core by default. The result does not depend on it.
-        memory
-            The budget for what is learned (an item-item matrix, dense or sparse) and for the scratch of learning it,
-            such as "8GB"; 60 % of what is free by default. It does not count the libraries (some 250 MB), the data,
-            the model's own copy of the pairs (4 bytes each, some 20 while it is made), and buffers of some 15 MB for
-            each thread.
+        data : Interactions, scipy sparse matrix, path, frame or list of pairs
+            Interactions, or anything else that `komd.read` accepts. A scipy matrix has users as rows and items as
+            columns.
+        threads : int, optional
+            Number of threads; all cores by default. The result does not depend on it.
+        memory : str or int, optional
+            Memory budget for the item-item matrix and for the buffers needed to build it, such as "8GB". The default is
+            60 % of the free memory. Not counted: the libraries (about 250 MB), the data, the model's own copy of the
+            pairs (4 bytes each, about 20 while it is made), and about 15 MB of buffers per thread.
+
+        Returns
+        -------
+        Self
+            The model itself, fitted.
+
+        Raises
+        ------
+        InputError
+            If the data cannot be read or holds no pair, or if the model does not fit the memory budget.
+
+        Examples
+        --------
+        >>> import komd
+        >>> model = komd.ECFOMD().fit([("ana", "i7"), ("ana", "i42"), ("bo", "i7"), ("bo", "i9")])
+        >>> model.fitted
+        True
         """
         interactions = Interactions.of(data, memory=memory)
         if interactions.pairs == 0:
@@ -150,16 +167,74 @@ class Recommender(Parameters, ABC):
         repeated: str = "sum",
         on_unknown: OnUnknown = "error",
     ) -> Self:
-        """Learn and unlearn pairs exactly: see `Updatable.update`. InputError for models that cannot."""
+        """Add and remove pairs; raises InputError for models that can only be fitted again.
+
+        `CFKOMD`, `ECFOMD`, `MSDW`, `RP3Beta` and `Popularity` can be updated; see their `update`.
+
+        Parameters
+        ----------
+        added, removed : Interactions, frame, file or list of pairs, optional
+            Pairs to add and pairs to remove.
+        removed_users : list of ids, optional
+            Users to remove with all their pairs.
+        repeated : {"sum", "max", "last", "count"}
+            The weight of a pair that is added again.
+        on_unknown : {"error", "skip"}
+            What to do if a pair or user to remove is not in the model.
+
+        Returns
+        -------
+        Self
+            The model itself.
+
+        Raises
+        ------
+        InputError
+            Always, unless the class overrides this method.
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> komd.EASE().fit(data).update(added=[("ana", "i7")])
+        Traceback (most recent call last):
+            ...
+        komd.errors.InputError: EASE cannot be updated, only fitted again; ...
+        """
         raise self.refused_update
 
     def refresh(self, *, threads: int | None = None, memory: str | int | None = None) -> Self:
-        """Take in updates that wait, for models that can be updated."""
+        """Apply pending updates now. Models that cannot be updated have none.
+
+        Parameters
+        ----------
+        threads : int, optional
+            Number of threads; all cores by default.
+        memory : str or int, optional
+            Memory budget, as in `fit`.
+
+        Returns
+        -------
+        Self
+            The model itself.
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> model = komd.ECFOMD().fit(data)
+        >>> model.refresh() is model  # nothing waits
+        True
+        """
         return self
 
     def view(self) -> Self:
         """This model as it is now, whatever updates come."""
         return self
+
+    def keeping_weights(self, cache: WeightCache) -> Self:
+        """A view that keeps the weights of histories in a cache of its own, of models that solve for them."""
+        return self.view()
 
     def recommend(
         self,
@@ -177,37 +252,61 @@ class Recommender(Parameters, ABC):
         dislikes: Any = None,
         at: Any = None,
     ) -> Recommendations:
-        """The n best items for known users, for strangers, or for all users.
+        """Return the n best items for known users, for new users, or for all users.
 
         Parameters
         ----------
-        users
-            An id, or several; all users of the training data when neither `users` nor `histories` is given.
-        n
-            Length of the lists; they are shorter where there is less to recommend.
-        histories
-            Instead of users: what users the model need not know have chosen. A mapping from any id to item ids, or
-            to a mapping from item ids to weights (`{"guest": {"i7": 3, "i42": 1}}`), a list of such histories,
-            `Interactions`, or a scipy sparse matrix. Nothing is retrained.
-        exclude_seen
-            Leave out what the user has already.
-        items, exclude
-            Only these items; none of these. An item that nobody chose is recommended only if `items` names it.
-        on_unknown
-            "error" raises UnknownIdError naming the id; "skip" passes over it and counts it in the result.
-        threads
-            How many threads to use.
-        memory
-            The budget where the item-item matrix is streamed, such as "8GB"; 60 % of what is free by default.
-        exclude_low_rated
-            With `exclude_seen`, leave out what a user rated below `liked` as well, where the data was read so.
-        dislikes
+        users : id or list of ids, optional
+            Known users. If neither `users` nor `histories` is given, all users of the training data.
+        n : int
+            Length of each list. A list is shorter if there is less to recommend.
+        histories : mapping, list, Interactions or scipy sparse matrix, optional
+            Histories of users that the model need not know, instead of `users`. A mapping from any id to item ids, or
+            to a mapping from item ids to weights (`{"guest": {"i7": 3, "i42": 1}}`); a list of such histories;
+            `Interactions`; or a scipy sparse matrix. Nothing is retrained.
+        exclude_seen : bool
+            Leave out the items of the user's history.
+        items : iterable of ids, optional
+            Recommend only these items. An item that nobody chose is recommended only if it is listed here.
+        exclude : iterable of ids, optional
+            Recommend none of these items.
+        on_unknown : {"error", "skip"}
+            For an unknown id: raise UnknownIdError, or skip it and count it in the result.
+        threads : int, optional
+            Number of threads; all cores by default. The result does not depend on it.
+        memory : str or int, optional
+            Memory budget if the item-item matrix is streamed, such as "8GB"; 60 % of the free memory by default.
+        exclude_low_rated : bool
+            With `exclude_seen`: also leave out items that the user rated below `liked`, if the data was read that way.
+        dislikes : mapping or list, optional
             With `histories` as a mapping or a list: items that these users dislike, as a mapping from their ids to item
-            ids, or as a list of lists. They are never recommended, and count as `dislikes_weight` says. Dislikes of
-            known users are in the model.
-        at
+            ids, or as a list of lists. They are never recommended; how much they count is set by the model's
+            `dislikes_weight`. Dislikes of known users are part of the model.
+        at : str, date or datetime, optional
             For models with a half-life, the moment from which ages are measured: "now", a date, a datetime (UTC unless
-            it says otherwise) or ISO text. By default each user's last event. Later events have age 0.
+            it has a time zone) or ISO text. The default is each user's last event. Later events have age 0.
+
+        Returns
+        -------
+        Recommendations
+            Columns `user_id`, `item_id`, `score` and `rank`, best first.
+
+        Raises
+        ------
+        UnknownIdError
+            If a user or an item is unknown and `on_unknown` is "error".
+        InputError
+            If the model is not fitted, or an argument is invalid.
+
+        Examples
+        --------
+        >>> import komd
+        >>> model = komd.CFKOMD().fit(komd.generate(users=200, items=60, activity=8, rng=0))
+        >>> model.recommend("user-00042", n=2)
+        Recommendations(2 rows)
+        user_id     item_id  ...
+        >>> model.recommend(histories={"guest": ["Amber Rocket (reggae)"]}, n=3).to_arrow().num_rows
+        3
         """
         self = self.view()
         self.check_histories(histories)
@@ -238,9 +337,42 @@ class Recommender(Parameters, ABC):
         dislikes: Iterable[Any] | None = None,
         at: Any = None,
     ) -> Explanation:
-        """Why `item` gets its score for a known user, or for a stranger with this history and these dislikes.
+        """Explain the score of one item as a sum of contributions of the items in a history.
 
-        The history is a list of item ids, or a mapping from item ids to weights; `at` is as in `recommend`.
+        Parameters
+        ----------
+        user : id, optional
+            A known user. Give either `user` or `history`.
+        item : id
+            The item whose score is explained.
+        history : list of ids or mapping, optional
+            The history of a user that the model need not know: item ids, or a mapping from item ids to weights.
+        dislikes : iterable of ids, optional
+            With `history`: items that the user dislikes.
+        at : str, date or datetime, optional
+            As in `recommend`.
+
+        Returns
+        -------
+        Explanation
+            Columns `item_id`, `weight`, `similarity` and `contribution`, largest contribution first. The contributions
+            and the global term sum to the score.
+
+        Raises
+        ------
+        UnknownIdError
+            If the user or an item is unknown.
+        InputError
+            If not exactly one of `user` and `history` is given, or `item` is missing.
+
+        Examples
+        --------
+        >>> import komd
+        >>> model = komd.CFKOMD().fit(komd.generate(users=200, items=60, activity=8, rng=0))
+        >>> why = model.explain("user-00042", "Amber Rocket (reggae)")
+        >>> total = sum(why.to_arrow().column("contribution").to_pylist()) + why.global_term
+        >>> abs(total - why.score) < 1e-9
+        True
         """
         if item is None or (user is None) == (history is None):
             raise InputError("explain takes a user and an item, or an item and history=[...]")
@@ -282,31 +414,39 @@ class Recommender(Parameters, ABC):
         dislikes: Any = None,
         at: Any = None,
     ) -> Scores:
-        """The scores of given pairs of users and items, as `recommend` would have them.
+        """Return the scores of given pairs of users and items.
 
         Parameters
         ----------
-        pairs
-            What `komd.read` takes: a list of pairs (user, item), a frame, an Arrow table, a file, … Other columns are
-            not used. A pair may be repeated, and may be one that the model learned from.
-        user, item
-            Columns of `pairs` by name or by position, where they are not recognised.
-        histories
-            What the users of the pairs have chosen, as in `recommend`; by default users are those of the training data.
-        on_unknown
-            "error" raises UnknownIdError naming the id; "skip" leaves out pairs whose user or item is unknown and
-            counts them in the result.
-        threads
-            How many threads to use.
-        memory
-            The budget where the item-item matrix is streamed, such as "8GB"; 60 % of what is free by default.
-        dislikes, at
+        pairs : list of pairs, frame, Arrow table or path
+            Anything that `komd.read` accepts. Other columns are not used. A pair may be repeated, and may be one that
+            the model learned from.
+        user, item : str or int, optional
+            Columns of `pairs`, by name or by position, if they are not recognised.
+        histories : mapping, list, Interactions or scipy sparse matrix, optional
+            The histories of the users in `pairs`, as in `recommend`. By default, users are those of the training data.
+        on_unknown : {"error", "skip"}
+            For an unknown user or item: raise UnknownIdError, or leave out the pair and count it in the result.
+        threads : int, optional
+            Number of threads; all cores by default.
+        memory : str or int, optional
+            Memory budget if the item-item matrix is streamed, such as "8GB"; 60 % of the free memory by default.
+        dislikes : mapping or list, optional
+            As in `recommend`.
+        at : str, date or datetime, optional
             As in `recommend`.
 
         Returns
         -------
         Scores
-            Columns `user_id, item_id, score`, a row for each pair, in the given order.
+            Columns `user_id`, `item_id` and `score`, one row per pair, in the given order.
+
+        Raises
+        ------
+        UnknownIdError
+            If a user or an item is unknown and `on_unknown` is "error".
+        InputError
+            If the pairs cannot be read.
 
         Examples
         --------
@@ -344,7 +484,36 @@ class Recommender(Parameters, ABC):
         return Scores(table, names.take(empty).to_pylist(), skipped + len(given) - len(known))
 
     def similar_items(self, items: Any, *, n: int = 10, on_unknown: OnUnknown = "error") -> Recommendations:
-        """The n items most like each of these: chosen by somebody, with some likeness, never the item itself."""
+        """Return the n items most similar to each given item.
+
+        Items that nobody chose, items with similarity 0 and the item itself are left out.
+
+        Parameters
+        ----------
+        items : id or list of ids
+            The items to compare with.
+        n : int
+            Length of each list, at most.
+        on_unknown : {"error", "skip"}
+            For an unknown item: raise UnknownIdError, or skip it and count it in the result.
+
+        Returns
+        -------
+        Recommendations
+            Columns `similar_to`, `item_id`, `score` (the similarity) and `rank`.
+
+        Raises
+        ------
+        UnknownIdError
+            If an item is unknown and `on_unknown` is "error".
+
+        Examples
+        --------
+        >>> import komd
+        >>> model = komd.CFKOMD().fit(komd.generate(users=200, items=60, activity=8, rng=0))
+        >>> len(model.similar_items("Amber Rocket (reggae)", n=3).items("Amber Rocket (reggae)"))
+        3
+        """
         whole("n", n, 1, most=None)
         self = self.view()
         catalogue = self.catalogue
@@ -374,12 +543,62 @@ class Recommender(Parameters, ABC):
         return near, like[near]
 
     def tune(self, data: Any, **options: Any) -> Any:
-        """`komd.tune(self, data, **options)`: the parameters with which this model does best, set ones being kept."""
+        """Search for the parameters with which this model does best; parameters that were set are kept.
+
+        Parameters
+        ----------
+        data : Interactions or anything that `komd.read` accepts
+            The training data; folds are made inside it.
+        **options
+            Options of `komd.tune`.
+
+        Returns
+        -------
+        Tuning
+            All trials, and the best model as text.
+
+        Raises
+        ------
+        InputError
+            As `komd.tune`.
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> found = komd.MSDW().tune(data, metric="ndcg@10", trials=2, rounds=1)
+        >>> len(found.trials)
+        2
+        """
         # Found by name, when it is asked for: tuning stands above models, and models do without it.
         return importlib.import_module("komd.tuning.tune").tune(self, data, **options)
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted model to a folder; `komd.load` reads it. An old model there stays whole until the end."""
+        """Write the fitted model to a folder; `komd.load` reads it.
+
+        The folder is replaced atomically: if saving fails or is interrupted, an earlier model in it stays intact.
+
+        Parameters
+        ----------
+        path : str or Path
+            The folder. Its name usually ends in `.komd`.
+
+        Raises
+        ------
+        InputError
+            If the model is not fitted.
+        ModelFileError
+            If the path holds something that is not a model, or cannot be written.
+
+        Examples
+        --------
+        >>> import komd, tempfile
+        >>> model = komd.ECFOMD().fit([("ana", "i7"), ("ana", "i42"), ("bo", "i7"), ("bo", "i9")])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(folder + "/plays.komd")
+        ...     komd.load(folder + "/plays.komd").recommend("ana").items("ana")
+        ['i9']
+        """
         self.write(Path(path))
 
     # ---- what other parts of the package call -------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -10,8 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from komd import notebook_html as html
 from komd.engine.catalogue import Catalogue
 from komd.engine.ranking import RankedBlock
+from komd.errors import InputError
+from komd.plain_text import printable
 
 __all__ = ["ArrowResult", "Contributions", "Explanation", "Recommendations", "Scores", "Solution", "lists_table"]
 
@@ -24,18 +28,69 @@ class ArrowResult:
     table: pa.Table
 
     def to_arrow(self) -> pa.Table:
-        """The table itself."""
+        """Return the result as an Arrow table, without a copy.
+
+        Returns
+        -------
+        pyarrow.Table
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> model = komd.ECFOMD().fit(data)
+        >>> lists = model.recommend(["user-00007", "user-00042"], n=3)
+        >>> lists.to_arrow().num_rows
+        6
+        """
         return self.table
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame (pandas must be installed)."""
+        """Return the result as a pandas DataFrame; pandas must be installed.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        InputError
+            Without pandas.
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> model = komd.ECFOMD().fit(data)
+        >>> lists = model.recommend(["user-00007", "user-00042"], n=3)
+        >>> list(lists.to_pandas().columns)
+        ['user_id', 'item_id', 'score', 'rank']
+        """
+        _library("pandas")
         return self.table.to_pandas()
 
     def to_polars(self) -> Any:
-        """A polars DataFrame (polars must be installed)."""
-        import polars
+        """Return the result as a polars DataFrame; polars must be installed.
 
-        return polars.from_arrow(self.table)
+        Returns
+        -------
+        polars.DataFrame
+
+        Raises
+        ------
+        InputError
+            Without polars.
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> model = komd.ECFOMD().fit(data)
+        >>> lists = model.recommend(["user-00007", "user-00042"], n=3)
+        >>> lists.to_polars().shape
+        (6, 4)
+        """
+        return _library("polars").from_arrow(self.table)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.table.__arrow_c_stream__(requested_schema)
@@ -44,19 +99,39 @@ class ArrowResult:
         return int(self.table.num_rows)
 
 
+def _library(name: str) -> Any:
+    """A library that makes frames; InputError says what to install where it is missing."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise InputError(f"to_{name}() needs {name}, which is not installed: pip install {name}") from None
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Recommendations(ArrowResult):
-    """Lists of items, best first: columns `user_id`, `item_id`, `score`, `rank` (from 1).
+    """Ranked lists of items: columns `user_id`, `item_id`, `score` and `rank` (from 1), best first.
 
-    Lists are as long as there was something to recommend: never padded. For `similar_items` the first column is
+    Lists are as long as there is something to recommend; they are never padded. For `similar_items` the first column is
     `similar_to`.
 
     Attributes
     ----------
-    fallback
-        Ids of the users who have no history and were served by popularity.
-    skipped
-        How many unknown ids were passed over (`on_unknown="skip"`).
+    table : pyarrow.Table
+        The lists.
+    fallback : list
+        Ids of users without a history, who were served by popularity.
+    skipped : int
+        Number of unknown ids that were skipped (`on_unknown="skip"`).
+
+    Examples
+    --------
+    >>> import komd
+    >>> model = komd.ECFOMD().fit([("ana", "i7"), ("ana", "i42"), ("bo", "i7"), ("bo", "i9")])
+    >>> lists = model.recommend(["ana", "bo"])
+    >>> lists.items("ana")
+    ['i9']
+    >>> lists.to_pandas()["user_id"].tolist()
+    ['ana', 'bo']
     """
 
     table: pa.Table
@@ -64,7 +139,27 @@ class Recommendations(ArrowResult):
     skipped: int = 0
 
     def items(self, of: Any) -> list[Any]:
-        """The ids recommended to one user (or similar to one item), best first."""
+        """Return the items recommended to one user (or similar to one item), best first.
+
+        Parameters
+        ----------
+        of : id
+            The user, or for `similar_items` the item.
+
+        Returns
+        -------
+        list
+            Item ids; empty if there is no list for `of`.
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> model = komd.ECFOMD().fit(data)
+        >>> lists = model.recommend(["user-00007", "user-00042"], n=3)
+        >>> len(lists.items("user-00042")), lists.items("somebody else")
+        (3, [])
+        """
         key = self.table.column(0)
         value = pa.scalar(of, key.type) if not isinstance(of, pa.Scalar) else of
         return list(self.table.filter(pc.equal(key, value)).column("item_id").to_pylist())
@@ -72,17 +167,29 @@ class Recommendations(ArrowResult):
     def __repr__(self) -> str:
         return _described(self)
 
+    def _repr_html_(self) -> str:
+        return _shown(self)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Scores(ArrowResult):
-    """The scores of given pairs, in their order: columns `user_id`, `item_id`, `score`.
+    """Scores of given pairs, in their order: columns `user_id`, `item_id` and `score`.
 
     Attributes
     ----------
-    fallback
-        Ids of the users who have no history: their scores are the items' popularity.
-    skipped
-        How many pairs, and items of given histories, were left out as unknown (`on_unknown="skip"`).
+    table : pyarrow.Table
+        The scores.
+    fallback : list
+        Ids of users without a history; their scores are the popularity of the items.
+    skipped : int
+        Number of pairs, and of items of given histories, that were left out as unknown (`on_unknown="skip"`).
+
+    Examples
+    --------
+    >>> import komd
+    >>> model = komd.ECFOMD().fit([("ana", "i7"), ("ana", "i42"), ("bo", "i7"), ("bo", "i9")])
+    >>> len(model.score([("ana", "i9"), ("bo", "i42")]))
+    2
     """
 
     table: pa.Table
@@ -91,6 +198,9 @@ class Scores(ArrowResult):
 
     def __repr__(self) -> str:
         return _described(self)
+
+    def _repr_html_(self) -> str:
+        return _shown(self)
 
 
 class Contributions(NamedTuple):
@@ -109,11 +219,30 @@ class Contributions(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation(ArrowResult):
-    """Why an item got its score: columns `item_id`, `weight`, `similarity`, `contribution`, the largest first.
+    """Why an item got its score: columns `item_id`, `weight`, `similarity` and `contribution`, largest first.
 
-    The contributions and `global_term` sum to `score`. An item that the user dislikes has a weight below 0: its
-    contribution is what the dislike takes away. `global_term` is what does not come from a single item of the
-    history: the pull of everything that was not chosen.
+    The contributions and `global_term` sum to `score`. A disliked item has a negative weight.
+
+    Attributes
+    ----------
+    user, item : id
+        The user (None for a given history) and the item.
+    score : float
+        The score.
+    global_term : float
+        The part of the score that does not belong to a single item of the history: the effect of all items that were
+        not chosen.
+    table : pyarrow.Table
+        The contributions.
+    fallback : bool
+        Whether the user has no history, so that the score is the popularity of the item.
+
+    Examples
+    --------
+    >>> import komd
+    >>> model = komd.ECFOMD().fit([("ana", "i7"), ("ana", "i42"), ("bo", "i7"), ("bo", "i9")])
+    >>> model.explain("ana", "i9").to_arrow().column("item_id").to_pylist()
+    ['i7', 'i42']
     """
 
     user: Any
@@ -124,7 +253,23 @@ class Explanation(ArrowResult):
     fallback: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain Python values, ready for JSON but for the ids, which are what they are."""
+        """Return plain Python values, ready for JSON if the ids are.
+
+        Returns
+        -------
+        dict
+            `user_id`, `item_id`, `score`, `global_term`, `fallback` and the list `contributions`.
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> model = komd.ECFOMD().fit(data)
+        >>> item = model.recommend("user-00042", n=1).items("user-00042")[0]
+        >>> why = model.explain("user-00042", item)
+        >>> sorted(why.to_dict())
+        ['contributions', 'fallback', 'global_term', 'item_id', 'score', 'user_id']
+        """
         return {
             "user_id": self.user,
             "item_id": self.item,
@@ -145,20 +290,36 @@ class Explanation(ArrowResult):
         lines.append(f"global term {self.global_term:.6g}")
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        values = self.table.column("contribution").to_pylist()
+        largest = max(map(abs, values), default=0.0)
+        shown = html.table_rows(self.table, ("item_id", "weight", "similarity", "contribution"), _SHOWN)
+        rows = [[*cells, html.bar(value, largest)] for cells, value in zip(shown, values, strict=False)]
+        further = [("the global term", self.global_term)]
+        if len(self) > _SHOWN:
+            further.insert(0, (f"{len(self) - _SHOWN:,} more items", sum(values[_SHOWN:])))
+        rows += [[name, "", "", html.cell(value), ""] for name, value in further]
+        rows.append(["<b>score</b>", "", "", f"<b>{html.cell(self.score)}</b>", ""])
+        whom = "this history" if self.user is None else self.user
+        title = f"Why {printable(self.item)} for {printable(whom)}"
+        words = "No history: the score is the item's popularity." if self.fallback else ""
+        table = html.grid(("item", "weight", "similarity", "contribution", ""), rows, left=(0, 4))
+        return html.fragment(title, table, html.note(words))
+
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The answer to one user's convex problem.
+    """The solution of one user's convex problem.
 
     Attributes
     ----------
-    items
-        Ids of the items that carry weight variables.
-    alpha
-        Their weights: non-negative, summing to one (on each side, for CF-OMD).
-    positive
-        Which of them are in the history.
-    gap
+    items : list
+        Ids of the items that have a weight variable.
+    alpha : numpy.ndarray
+        Their weights: non-negative, with sum 1 (on each side, for CF-OMD).
+    positive : numpy.ndarray of bool
+        Which of the items are in the history.
+    gap : float
         The KKT gap reached: no item with weight has a (half) gradient more than this above the least.
     """
 
@@ -194,6 +355,31 @@ def _described(found: Recommendations | Scores) -> str:
     if found.skipped:
         lines.append(f"{found.skipped:,} unknown ids skipped")
     return "\n".join(lines)
+
+
+def _shown(found: Recommendations | Scores) -> str:
+    """As HTML. With one user, the title has the id; else it is shown where a list begins."""
+    table, key = found.table, found.table.column_names[0]
+    ids = table.column(key).slice(0, html.ROWS).to_pylist()
+    one = bool(ids) and pc.count_distinct(table.column(key)).as_py() == 1
+    columns = [name for name in ("rank", "item_id", "score") if name in table.column_names]
+    rows = html.table_rows(table, columns)
+    largest = max([0.0, *(abs(value) for value in table.column("score").slice(0, html.ROWS).to_pylist())])
+    for row, score in zip(rows, table.column("score").to_pylist(), strict=False):
+        row.append(html.bar(score, largest))
+    head = [*columns, ""]
+    if not one:
+        head.insert(0, key)
+        for place, row in enumerate(rows):
+            row.insert(0, html.cell(ids[place]) if place == 0 or ids[place] != ids[place - 1] else "")
+    words = tuple(place for place, name in enumerate(head) if name not in ("rank", "score"))
+    title = f"{type(found).__name__}{f' for {printable(ids[0])}' if one else ''}: {len(found):,} rows"
+    remarks = [
+        f"{len(found) - html.ROWS:,} more rows: to_pandas() has all" if len(found) > html.ROWS else "",
+        f"{len(found.fallback):,} without history, served by popularity" if found.fallback else "",
+        f"{found.skipped:,} unknown ids skipped" if found.skipped else "",
+    ]
+    return html.fragment(title, html.grid(head, rows, words), *map(html.note, remarks))
 
 
 def _as_text(table: pa.Table) -> list[str]:

@@ -31,8 +31,9 @@ __all__ = ["rank_streamed", "room_for", "score_streamed"]
 
 _LEAST_ROOM = 96 << 20  # bytes to work with, whatever the budget: less would take for ever
 _STRIP_SHARE, _USERS_SHARE = 0.3, 0.5  # of that room
-_LARGEST_STRIP = 1 << 31  # bytes; more makes hardly anything faster
-_TOGETHER = 256  # users whom a thread ranks at a time
+_LARGEST_STRIP = 5 << 27  # bytes; more makes hardly anything faster
+_FEWEST, _MOST, _SHARES = 256, 16384, 4  # users whom a thread ranks at a time: a quarter of its users, in these limits
+_CORRECTIONS = 32 << 20  # bytes of a low-rank correction of their scores
 
 
 def room_for(memory: str | int | None) -> int:
@@ -155,16 +156,27 @@ class _Group:
             (targets or self.histories).indptr[:-1].copy(),
         )
         for strip in self.model.matrix.strips(self.users, room=room, threads=self.threads):
-            work = partial(self._use, strip, out, (tested, places), *cursors)
-            pool.for_each(work, pool.blocks(size, _TOGETHER), threads=self.threads)
-            advance(size * (strip.last - strip.first) / items)
+            work, share = partial(self._use, strip, out, (tested, places), *cursors), strip.last - strip.first
+            for users in pool.run(work, self._blocks(strip), threads=self.threads):
+                advance(users * share / items)
         if self.request.length:
-            sort_top(out.items, out.scores, out.counts)
+
+            def sort(block: tuple[int, int]) -> None:
+                sort_top(*(each[slice(*block)] for each in (out.items, out.scores, out.counts)))
+
+            pool.for_each(sort, pool.blocks(size, _FEWEST), threads=self.threads)
         if targets is None or out.areas is None:
             return replace(out, areas=None)
-        others = items - self._known.lengths - targets.lengths
+        pairs = targets.lengths * (items - self._known.lengths - targets.lengths)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return replace(out, areas=out.areas / (targets.lengths * others))
+            return replace(out, areas=(pairs - out.areas) / pairs)
+
+    def _blocks(self, strip: Strip) -> list[tuple[int, int]]:
+        """Users to be ranked together: many, so that they read what they share of the strip from the cache."""
+        size = min(max(_FEWEST, -(-len(self.histories) // (_SHARES * pool.count(self.threads)))), _MOST)
+        if strip.correction is not None:
+            size = min(size, _CORRECTIONS // (4 * (strip.last - strip.first)))
+        return pool.blocks(len(self.histories), size)
 
     def _use(
         self,
@@ -175,18 +187,21 @@ class _Group:
         disliked: NDArray[np.int64],
         met: NDArray[np.int64],
         block: tuple[int, int],
-    ) -> None:
-        """Add a strip to what was found for a block of users; `areas` collects the pairs in the right order.
+    ) -> int:
+        """Add a strip to what was found for a block of users; `areas` collects the pairs in the wrong order.
 
+        Returns the number of users.
         `tested`: the scores of the targets, ascending for each user, and their places in the tie rule.
         """
         from komd._core.rank_strip import ItemTerms, Lists, Masked, NeverListed, TargetPairs, rank_strip
+        from komd._core.top_n import waiting_for
 
         (a, b), first, last = block, strip.first, strip.last
         request, catalogue, known = self.request, self.model.catalogue, self._known
         targets = self.targets or Histories(np.zeros(0, np.int64), np.zeros(0, np.int32))
         low, high = np.searchsorted(request.candidates, [first, last])
         users, factors = self.users, self.model.target_factors
+        best = out.items[a:b], out.scores[a:b], out.counts[a:b]
         rank_strip(
             strip.arrays,
             first,
@@ -196,10 +211,10 @@ class _Group:
                 catalogue.popularity[first:last],
             ),
             WeightedUsers(users.indptr[a : b + 1], users.indices, users.weights, users.offsets[a:b]),
-            strip.correction(a, b),
+            strip.correction(a, b) if strip.correction else np.zeros((0, 0), np.float32),
             Masked(known.indptr[a : b + 1], known.indices, seen[a:b], request.exclude_seen),
             NeverListed(self._never.indptr[a : b + 1], self._never.indices, disliked[a:b]),
-            Lists(request.candidates[low:high], out.items[a:b], out.scores[a:b], out.counts[a:b]),
+            Lists(request.candidates[low:high], *best, waiting_for(best[1], best[2])),
             TargetPairs(
                 targets.indptr[a : b + 1],
                 targets.indices,
@@ -209,5 +224,5 @@ class _Group:
                 catalogue.chosen,
                 np.zeros(0) if out.areas is None else out.areas[a:b],
             ),
-            np.empty((1, last - first)),
         )
+        return b - a

@@ -37,18 +37,27 @@ class UpdateReport:
 
     Attributes
     ----------
-    added, removed
-        Pairs that were added (or have another weight or time) and removed.
-    others
-        Dislikes and low ratings that came or went.
-    new_users, new_items
-        How many users and items came.
-    dropped_users, dropped_items
-        How many went, because their last pair was removed.
-    renewed_items
+    added, removed : int
+        Pairs that were added (or got another weight or time), and removed.
+    others : int
+        Dislikes and low ratings that were added or removed.
+    new_users, new_items : int
+        Users and items that were added.
+    dropped_users, dropped_items : int
+        Users and items that were dropped because their last pair was removed.
+    renewed_items : int
         Items whose rows of K were counted again.
-    rebuilt
-        Why all of K was built anew, or None if it was not.
+    rebuilt : str or None
+        Why all of K was rebuilt, or None if it was not.
+
+    Examples
+    --------
+    >>> import komd
+    >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+    >>> model = komd.ECFOMD().fit(data)
+    >>> report = model.update(added=[("a new user", "a new item")]).refresh().last_update
+    >>> report.added, report.new_users, report.new_items
+    (1, 1, 1)
     """
 
     added: int = 0
@@ -121,26 +130,37 @@ class Updatable(ItemBased):
         repeated: str = "sum",
         on_unknown: OnUnknown = "error",
     ) -> Self:
-        """Learn pairs that came and unlearn pairs that went: the model equals one fitted to what remains.
+        """Add and remove pairs. The model then equals one fitted to the remaining pairs, to the last bit.
 
-        Scores, lists and saved arrays are those of a fit from scratch on the remaining pairs, to the last bit. An
-        update is checked at once and taken in when the model is next read (or by `refresh`): many updates in a row
-        cost little. Removals come first.
+        This holds for scores, lists and saved arrays. An update is validated at once and applied when the model is next
+        read (or by `refresh`), so that many updates in a row are cheap. Removals are applied before additions.
 
         Parameters
         ----------
-        added
-            What `komd.read` takes: `Interactions`, pairs, a frame, a file. Users and items may be new. With weights and
-            times if the model was fitted with them (without weights each pair counts 1).
-        removed
-            Pairs to remove, in the same forms; a user or an item whose last pair is removed is dropped.
-        removed_users
-            Ids of users to remove with all their pairs.
-        repeated
-            What the weight of a pair becomes that is added again, as in `komd.read`: "sum", "max" or "last". "count" is
-            like "sum": what is added was counted when it was read.
-        on_unknown
-            "error" refuses to remove a pair or a user that is not there; "skip" passes over it.
+        added : Interactions, frame, file or list of pairs, optional
+            Anything that `komd.read` accepts. Users and items may be new. With weights and times if the model was
+            fitted with them; without weights, each pair counts 1.
+        removed : Interactions, frame, file or list of pairs, optional
+            Pairs to remove. A user or an item whose last pair is removed is dropped.
+        removed_users : list of ids, optional
+            Users to remove with all their pairs.
+        repeated : {"sum", "max", "last", "count"}
+            The weight of a pair that is added again, as in `komd.read`. "count" is like "sum": what is added was
+            counted when it was read.
+        on_unknown : {"error", "skip"}
+            For a pair or a user to remove that is not in the model: raise UnknownIdError, or skip it.
+
+        Returns
+        -------
+        Self
+            The model itself. `last_update` says what was done, once the update has been applied.
+
+        Raises
+        ------
+        UnknownIdError
+            If something to remove is unknown and `on_unknown` is "error".
+        InputError
+            If there is nothing to update, or the data cannot be read.
 
         Examples
         --------
@@ -179,7 +199,28 @@ class Updatable(ItemBased):
         return self
 
     def refresh(self, *, threads: int | None = None, memory: str | int | None = None) -> Self:
-        """Take in all updates now rather than when the model is next read; parameters are as in `fit`."""
+        """Apply pending updates now, instead of when the model is next read.
+
+        Parameters
+        ----------
+        threads : int, optional
+            Number of threads; all cores by default.
+        memory : str or int, optional
+            Memory budget, as in `fit`.
+
+        Returns
+        -------
+        Self
+            The model itself.
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> model = komd.ECFOMD().fit(data)
+        >>> model.update(added=[("ana", "i7")]).refresh().last_update.new_users
+        1
+        """
         if self._changes is None or self._refreshed_by == threading.get_ident():
             return self
         with self._lock:

@@ -62,39 +62,52 @@ def compare(
     memory: str | int | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Comparison:
-    """Measure several models on the same folds, one after another.
+    """Measure several models on the same folds, one after another, each in a process of its own.
 
     Parameters
     ----------
-    data
-        `Interactions`, or what makes one.
-    models
-        Texts or models. A text may list several with commas, and a list as the value of a parameter is a grid:
-        `"ECFOMD, MSDW(alpha=[0, 0.5, 1])"` is four rows.
-    metrics
+    data : Interactions or anything that `komd.read` accepts
+        All data; folds are made from it.
+    models : str, Recommender, or list of these
+        Models, or texts that describe them. A text may list several with commas, and a list as the value of a parameter
+        is a grid: `"ECFOMD, MSDW(alpha=[0, 0.5, 1])"` is four rows.
+    metrics : str or iterable of str
         As in `komd.evaluate`.
-    ties
-        "half" or "strict", as in `komd.evaluate`; or "appearance": of equal scores the item wins that appears first in
-        the round's training part (`Interactions.items_by_appearance`).
-    folds, half, min_activity, rng
-        As in `komd.split.folds`; `rng` is a seed, so that an interrupted run can be resumed.
-    time_limit
-        For each model over all its folds: seconds, or a text such as "90s", "10m" or "1.5h". The time of folds that an
-        earlier run did counts.
-    keep
-        A folder for results. The same comparison with the same folder computes only what is missing; models that
-        failed are retried. By default nothing is kept.
-    threads, memory
-        For each model, as in `fit`.
-    say
-        Called with lines of progress; by default they go to standard error.
+    folds : int
+        Number of folds, as in `komd.split.folds`.
+    half : {"random", "given", "time", "rolling"}
+        Which half of a history is tested, as in `komd.split.folds`.
+    min_activity : int
+        Users with fewer items always train.
+    rng : int
+        Seed; not a generator, so that an interrupted run can be resumed.
+    ties : {"half", "strict", "appearance"}
+        As in `komd.evaluate`. "appearance": of equal scores, the item wins that appears first in the training part
+        (`Interactions.items_by_appearance`).
+    time_limit : float or str, optional
+        Limit for each model over all its folds: seconds, or a text such as "90s", "10m" or "1.5h". Time spent on folds
+        in an earlier run counts.
+    keep : str or Path, optional
+        Folder for results. The same comparison with the same folder computes only what is missing and retries models
+        that failed. By default nothing is kept.
+    threads : int, optional
+        Number of threads of each model; all cores by default.
+    memory : str or int, optional
+        Memory budget of each model, as in `fit`.
+    say : callable, optional
+        Called with lines of progress; by default they are printed to standard error.
 
     Returns
     -------
     Comparison
-        Mean ± standard deviation over the folds, the best of each metric and what is tied with it (see
-        `komd.evaluation.significance`), times and peak memory. A model that fails, crashes or takes longer than the
-        limit is a row with the reason.
+        Mean ± standard deviation over the folds, the best model of each metric and those statistically tied with it
+        (see `komd.evaluation.significance`), times and peak memory. A model that fails, crashes or exceeds the limit is
+        a row with the reason.
+
+    Raises
+    ------
+    InputError
+        If a model, a metric or the protocol is invalid, or a fold has no test user.
 
     Examples
     --------

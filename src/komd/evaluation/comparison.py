@@ -26,14 +26,14 @@ class MetricSummary:
 
     Attributes
     ----------
-    mean, std
-        Over the folds; the deviation divides by their number.
-    values
+    mean, std : float
+        Mean and standard deviation over the folds; the deviation divides by their number.
+    values : tuple of float
         The mean over the test users of each fold.
-    mark
+    mark : str
         "best" for the highest mean, "tied" if the paired test finds no difference from the best, else "".
-    p
-        Of the difference from the best: paired t over users, Holm's correction. 1 for the best itself.
+    p : float
+        p-value of the difference from the best: paired t-test over users with Holm's correction. 1 for the best itself.
     """
 
     mean: float
@@ -45,20 +45,20 @@ class MetricSummary:
 
 @dataclass(frozen=True)
 class Row:
-    """One model.
+    """One model of a comparison.
 
     Attributes
     ----------
-    model
-        Its text.
-    scores
-        By metric; empty when the model failed.
-    fit, rank
+    model : str
+        The model, as text.
+    scores : dict
+        A `MetricSummary` for each metric; empty if the model failed.
+    fit, rank : tuple of float
         Seconds for each fold: to fit, and to rank and evaluate the test users.
-    peak_memory
-        The most bytes its process held.
-    failed
-        Why there are no results, or None.
+    peak_memory : int
+        Peak memory of its process in bytes.
+    failed : str or None
+        Why there are no results.
     """
 
     model: str
@@ -86,24 +86,32 @@ class Row:
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Models under one protocol: `comparison["ECFOMD()"]["auc"].mean`, `.rows`, `.table`, `.report(folder)`.
+    """Several models under one protocol: `comparison["ECFOMD()"]["auc"].mean`, `.rows`, `.table`, `.report(folder)`.
 
     Attributes
     ----------
-    rows
-        One for each model, in the order asked for.
-    protocol
+    rows : tuple of Row
+        One row per model, in the order asked for.
+    protocol : ComparisonProtocol
         Folds, half, min_activity, rng, metrics and ties.
-    data
-        The data as text.
-    users, items, interactions
-        Its size.
-    test_users
-        Users tested, over all folds.
-    versions
-        Of komd and the libraries it uses.
-    threads
-        How many were used.
+    data : str
+        The data, as text.
+    users, items, interactions : int
+        Size of the data.
+    test_users : int
+        Number of test users over all folds.
+    versions : dict
+        Versions of komd and of the libraries it uses.
+    threads : int
+        Number of threads used.
+
+    Examples
+    --------
+    >>> import komd
+    >>> data = komd.generate(users=200, items=60, activity=10, rng=0)
+    >>> found = komd.compare(data, "Popularity", metrics="auc", folds=2)
+    >>> found.table.column("model").to_pylist()
+    ['Popularity()']
     """
 
     rows: tuple[Row, ...]
@@ -133,6 +141,11 @@ class Comparison:
 
         return text(self)
 
+    def _repr_html_(self) -> str:
+        from komd.evaluation.comparison_page import in_notebook
+
+        return in_notebook(self)
+
     @property
     def metrics(self) -> tuple[str, ...]:
         """The metrics, in the order asked for."""
@@ -156,7 +169,20 @@ class Comparison:
         return pa.table(columns)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain lists, dictionaries, texts and numbers."""
+        """Return everything as plain lists, dictionaries, texts and numbers.
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> found = komd.compare(data, "Popularity, MSDW", metrics="ndcg@10", folds=2)
+        >>> sorted(found.to_dict())
+        [...]
+        """
         sizes = {"users": self.users, "items": self.items, "interactions": self.interactions}
         return {
             "data": {"text": self.data} | sizes,
@@ -169,19 +195,67 @@ class Comparison:
         }
 
     def to_json(self) -> str:
-        """`to_dict` as JSON text; NaN is null."""
+        """Return `to_dict` as JSON text; NaN becomes null.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> found = komd.compare(data, "Popularity, MSDW", metrics="ndcg@10", folds=2)
+        >>> import json
+        >>> json.loads(found.to_json()) == found.to_dict()
+        True
+        """
         return json_text(self.to_dict(), indent=2)
 
     def to_markdown(self) -> str:
-        """The table in Markdown."""
+        """Return the table in Markdown.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> found = komd.compare(data, "Popularity, MSDW", metrics="ndcg@10", folds=2)
+        >>> print(found.to_markdown().splitlines()[0])
+        Interactions(60 users × 30 items, ...); 2 folds, half random, rng 0, ties half; ... test users.
+        """
         from komd.evaluation.comparison_report import markdown
 
         return markdown(self)
 
     def report(self, folder: str | Path) -> Path:
-        """Write results.json, results.md and index.html (a page that needs no other file) to a folder.
+        """Write results.json, results.md and index.html (one self-contained page) to a folder.
 
-        Returns the path of the page. Plots need matplotlib (the extra `plots`); without it the page says so.
+        Plots need matplotlib (the extra `plots`); without it, the page says so.
+
+        Parameters
+        ----------
+        folder : str or Path
+            The folder; it is created if it does not exist.
+
+        Returns
+        -------
+        Path
+            The path of the page.
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> found = komd.compare(data, "Popularity, MSDW", metrics="ndcg@10", folds=2)
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     page = found.report(folder + "/report")
+        ...     print(page.name, sorted(each.name for each in page.parent.iterdir()))
+        index.html ['index.html', 'results.json', 'results.md']
         """
         from komd.evaluation.comparison_page import page
 

@@ -6,13 +6,13 @@ import math
 import re
 from html import escape
 
-from komd import html, svg
+from komd import html, notebook_html, svg
 from komd.evaluation import comparison_plots as plots
 from komd.evaluation.comparison import Comparison, Row
-from komd.evaluation.comparison_report import costs, number
+from komd.evaluation.comparison_report import caption, costs, number
 from komd.evaluation.significance import LEVEL
 
-__all__ = ["page"]
+__all__ = ["in_notebook", "page"]
 
 _HALVES = {
     "random": "a random half of a tested user's items",
@@ -45,6 +45,22 @@ for the number of models). Seconds are the median of a fold. Memory is the peak 
     return html.page(f"komd compare: {title}", title, lead, body, footer)
 
 
+def in_notebook(found: Comparison) -> str:
+    """The table, and the first metric as a plot, for Jupyter."""
+    good = [row for row in found.rows if row.failed is None]
+    first = _first_metric(found, good)
+    drawn = "" if first is None or not svg.available() else plots.metric_plot(found, first)
+    words = f"{first}, mean and standard deviation over folds" if first else ""
+    figure = notebook_html.plots(html.figures([("", drawn, escape(words))])) if drawn else ""
+    legend = (
+        "Mean ± standard deviation over folds. ★ best; ≈ tied with it (paired t-test over users, Holm, "
+        f"p > {LEVEL:g}). Seconds: median of a fold."
+    )
+    title = f"{len(found.rows)} models compared" if len(found.rows) != 1 else "One model measured"
+    shown = (_table(found, ' class="models"'), notebook_html.note(legend), notebook_html.note(caption(found)))
+    return notebook_html.fragment(title, *shown, figure)
+
+
 def _facts(found: Comparison) -> str:
     protocol = found.protocol
     facts = {
@@ -59,11 +75,11 @@ def _facts(found: Comparison) -> str:
     return html.facts(facts)
 
 
-def _table(found: Comparison) -> str:
+def _table(found: Comparison, attributes: str = "") -> str:
     heads = [*found.metrics, "fit, s", "rank, s", "memory"]
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in ("#", "model", *heads))
     rows = "\n".join(_row(found, k, row) for k, row in enumerate(found.rows, 1))
-    return html.framed_table(head, rows)
+    return html.framed_table(head, rows, attributes)
 
 
 def _row(found: Comparison, place: int, row: Row) -> str:
@@ -93,7 +109,7 @@ def _figures(found: Comparison, good: list[Row]) -> str:
         return '<p class="note">No plots: every model failed.</p>'
     if not svg.available():
         return html.no_plots(": nothing is computed twice")
-    first = next((m for m in found.metrics if any(not math.isnan(row.scores[m].mean) for row in good)), None)
+    first = _first_metric(found, good)
     timed = ("", plots.time_plot(found), "Seconds of a fold: to learn, to rank and measure, and both together.")
     if first is None:  # every metric is undefined
         drawn = [timed]
@@ -106,3 +122,8 @@ def _figures(found: Comparison, good: list[Row]) -> str:
             ("all", scatter, f"{name} against time: up and to the left is better. Numbers are rows of the table."),
         ]
     return f"<h2>Plots</h2>\n{html.figures(drawn)}"
+
+
+def _first_metric(found: Comparison, good: list[Row]) -> str | None:
+    """The first metric that some model has a value of."""
+    return next((m for m in found.metrics if any(not math.isnan(row.scores[m].mean) for row in good)), None)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from komd import notebook_html as html
 from komd._core.groups import TieRule
 from komd.checks import one_of
 from komd.data.interactions import Interactions
@@ -29,18 +30,29 @@ APPEARANCE = "appearance"
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """What was measured: `evaluation["auc"].mean`, `.std`, `.low`, `.high`, `.values`.
+    """Metrics of one model on test data: `evaluation["auc"].mean`, `.std`, `.low`, `.high`, `.values`.
 
     Attributes
     ----------
-    model
-        The text of the model.
-    users
+    model : str
+        The model, as text.
+    metrics : dict
+        A `Measured` for each metric: mean, standard deviation, 95 % bootstrap interval and the values of all users.
+    users : pyarrow.Array
         Ids of the test users, in the order of the values.
-    ties
-        How equal scores counted in AUC: "half", "strict" or "in order".
-    skipped
-        Test pairs left out: with unknown items or users (`on_unknown="skip"`), or already known to the user.
+    ties : str
+        How equal scores count in AUC: "half", "strict" or "in order".
+    skipped : int
+        Test pairs left out: with unknown users or items (`on_unknown="skip"`), or already in the user's history.
+
+    Examples
+    --------
+    >>> import komd
+    >>> data = komd.generate(users=300, items=80, activity=12, rng=0)
+    >>> train, test = next(komd.split.folds(data, rng=0))
+    >>> result = komd.evaluate(komd.ECFOMD().fit(train), test, metrics="auc")
+    >>> result["auc"].low < result["auc"].mean < result["auc"].high
+    True
     """
 
     model: str
@@ -63,6 +75,16 @@ class Evaluation:
             lines.append(f"{self.skipped:,} test pairs left out")
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        rows = [
+            [html.cell(name), f"{m.mean:.4f}", f"{m.std:.4f}", f"{m.low:.4f} – {m.high:.4f}"]
+            for name, m in self.metrics.items()
+        ]
+        table = html.grid(("metric", "mean", "standard deviation", "95 % interval of the mean"), rows)
+        remarks = f"{len(self.users):,} test users; ties in AUC: {self.ties}."
+        left_out = f"{self.skipped:,} test pairs left out." if self.skipped else ""
+        return html.fragment(f"Evaluation of {self.model}", table, html.note(remarks), html.note(left_out))
+
 
 def evaluate(
     model: Recommender,
@@ -80,25 +102,39 @@ def evaluate(
 
     Parameters
     ----------
-    model
+    model : Recommender
         A fitted model.
-    test
-        `Interactions` (or what makes one) with the pairs to be found. Users are matched by id to the training data.
-    metrics
-        Names, as a list or one text with commas: see docs/guide/metrics.md.
-    history
-        For users the model has never seen: `Interactions` with their histories, matched by user id to `test`.
-    ties
-        What equal scores count in AUC. "half": one half; "strict": nothing, the paper's printed formula. Or item ids in
-        order of preference: of two items with equal scores the earlier one wins. Items that are not among them come
-        after all that are, and are equal to each other (one half). What code does that sorts by score alone is an order
-        too, most often `train.items_by_appearance`.
-    rng
-        For the bootstrap interval only.
-    on_unknown
-        "error", or "skip" test pairs whose user or item the model does not know.
-    threads, memory
-        As in `recommend`.
+    test : Interactions or anything that `komd.read` accepts
+        Pairs to be found. Users are matched by id to the training data.
+    metrics : str or iterable of str
+        Names of metrics, as a list or as one text with commas; see docs/guide/metrics.md.
+    history : Interactions, optional
+        Histories of users that the model does not know, matched by user id to `test`.
+    ties : str or sequence of ids
+        What equal scores count in AUC. "half": one half. "strict": nothing, as in the paper's formula. Or item ids in
+        order of preference: of two items with equal scores, the earlier one wins; items that are not listed come last
+        and are equal to each other. Code that sorts by score alone also has such an order, most often
+        `train.items_by_appearance`.
+    rng : int or numpy.random.Generator
+        Seed of the bootstrap intervals.
+    on_unknown : {"error", "skip"}
+        For test pairs with an unknown user or item: raise UnknownIdError, or skip them.
+    threads : int, optional
+        Number of threads; all cores by default.
+    memory : str or int, optional
+        Memory budget, as in `recommend`.
+
+    Returns
+    -------
+    Evaluation
+        Mean, standard deviation, interval and per-user values of each metric.
+
+    Raises
+    ------
+    InputError
+        If a metric is unknown, or no test user has a test item outside their history.
+    UnknownIdError
+        If a test user or item is unknown and `on_unknown` is "error".
 
     Examples
     --------

@@ -90,7 +90,7 @@ def _peak() -> int:
     VmHWM does not.
     """
     try:
-        found = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
+        found = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"))
     except OSError:
         found = None
     return int(found.group(1)) * 1024 if found else memory.peak()

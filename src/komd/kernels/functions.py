@@ -28,7 +28,18 @@ Floats = NDArray[np.float64]
 
 
 class Kernel(ABC):
-    """A similarity of two items that can be told from how many users chose each, and how many both."""
+    """A similarity of two items, computed from the number of users of each and of both.
+
+    Base class of all kernels. A subclass implements `of_counts`; see ARCHITECTURE.md.
+
+    Examples
+    --------
+    >>> import komd
+    >>> komd.kernels.kernel_named("tanimoto")
+    Tanimoto()
+    >>> isinstance(komd.kernels.RBF(gamma=2), komd.kernels.Kernel)
+    True
+    """
 
     symmetric: ClassVar[bool] = True
     """Whether K(i, j) = K(j, i)."""
@@ -39,20 +50,64 @@ class Kernel(ABC):
 
     @abstractmethod
     def of_counts(self, both: Floats, first: Floats, second: Floats) -> Floats:
-        """K from |U_i ∩ U_j|, |U_i| and |U_j| (arrays that broadcast); zero where `both` is zero.
+        """Compute K from co-occurrence counts; the arrays broadcast.
 
-        `first` and `second` may be zero (items nobody chose): then `both` is zero, and so is K.
+        Parameters
+        ----------
+        both : numpy.ndarray
+            |U_i ∩ U_j|. Where it is zero, K is zero.
+        first, second : numpy.ndarray
+            |U_i| and |U_j|. They may be zero (items that nobody chose); then `both` is zero too.
+
+        Returns
+        -------
+        numpy.ndarray
+
+        Examples
+        --------
+        >>> Jaccard().of_counts(np.array([2.0]), np.array([4.0]), np.array([2.0]))
+        array([0.5])
         """
 
     def factors(self, degree: Floats) -> tuple[Floats, Floats] | None:
-        """(left, right), one number an item each, where K(i, j) = f(|U_i ∩ U_j| · left_i · right_j); None elsewhere.
+        """Return (left, right), one number per item each, such that K(i, j) = f(|U_i ∩ U_j| · left_i · right_j).
 
-        What can be told so is computed while counting: nothing is looked up again for every entry.
+        Such kernels are computed while counting, without a further look-up per entry. None for other kernels.
+
+        Parameters
+        ----------
+        degree : numpy.ndarray
+            |U_i| of each item.
+
+        Returns
+        -------
+        tuple of numpy.ndarray, or None
+
+        Examples
+        --------
+        >>> left, right = Linear().factors(np.array([4.0]))
+        >>> left * right
+        array([0.25])
         """
         return None
 
     def of_product(self, product: Floats) -> Floats:
-        """f of that product; it may be overwritten."""
+        """Compute f of the product in `factors`.
+
+        Parameters
+        ----------
+        product : numpy.ndarray
+            |U_i ∩ U_j| · left_i · right_j; it may be overwritten.
+
+        Returns
+        -------
+        numpy.ndarray
+
+        Examples
+        --------
+        >>> Linear().of_product(np.array([0.25]))
+        array([0.25])
+        """
         raise NotImplementedError(f"{self!r} is no function of one product")
 
 
@@ -61,7 +116,22 @@ class _OfCosine(Kernel):
 
     @abstractmethod
     def of_cosine(self, cosine: Floats) -> Floats:
-        """f(cosine), reduced and normalised: f(0) = 0, f(1) = 1."""
+        """Compute f(cosine), scaled so that f(0) = 0 and f(1) = 1.
+
+        Parameters
+        ----------
+        cosine : numpy.ndarray
+            Values from 0 to 1.
+
+        Returns
+        -------
+        numpy.ndarray
+
+        Examples
+        --------
+        >>> Tanimoto().of_cosine(np.array([0.0, 0.5, 1.0])).round(6)
+        array([0.      , 0.333333, 1.      ])
+        """
 
     def of_counts(self, both: Floats, first: Floats, second: Floats) -> Floats:
         # The two factors first: their product is the same for (i, j) and (j, i), so K is symmetric to the bit.
@@ -83,8 +153,10 @@ def _inverse_root(degree: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Linear(_OfCosine):
-    """The cosine itself: K = x·y. CF-KOMD with it is ECF-OMD.
+    """The cosine itself: K = x·y. CF-KOMD with this kernel is ECF-OMD.
 
+    Examples
+    --------
     >>> Linear().of_cosine(np.array([0.0, 0.5, 1.0]))
     array([0. , 0.5, 1. ])
     """
@@ -95,8 +167,24 @@ class Linear(_OfCosine):
 
 @dataclass(frozen=True, kw_only=True)
 class Polynomial(_OfCosine):
-    """(x·y + c)^degree, reduced: a_s = C(degree, s) c^(degree−s) for s >= 1 (the printed table has a misprint).
+    """Polynomial kernel (x·y + c)^degree without its constant term, scaled to K(i, i) = 1.
 
+    Its coefficients are a_s ∝ C(degree, s) c^(degree−s) for s >= 1 (the paper's table has a misprint).
+
+    Parameters
+    ----------
+    degree : int
+        Degree, at least 1.
+    c : float
+        Constant, at least 0.
+
+    Raises
+    ------
+    InputError
+        If a parameter is outside of its range.
+
+    Examples
+    --------
     >>> Polynomial(degree=2, c=1).of_cosine(np.array([0.0, 0.5, 1.0]))  # (t² + 2t) / 3
     array([0.        , 0.41666667, 1.        ])
     """
@@ -128,10 +216,22 @@ class Polynomial(_OfCosine):
 
 @dataclass(frozen=True, kw_only=True)
 class RBF(_OfCosine):
-    """exp(−gamma ‖x − y‖²) on unit vectors, reduced: a_s ∝ (2 gamma)^s / s! for s >= 1.
+    """Gaussian kernel exp(−gamma ‖x − y‖²) on unit vectors, without its constant term, scaled to K(i, i) = 1.
 
-    In closed form (e^(2γt) − 1) / (e^(2γ) − 1), written below so that no gamma overflows.
+    Its coefficients are a_s ∝ (2 gamma)^s / s! for s >= 1; in closed form, (e^(2γt) − 1) / (e^(2γ) − 1).
 
+    Parameters
+    ----------
+    gamma : float
+        Width parameter, > 0. Larger values make the kernel more local.
+
+    Raises
+    ------
+    InputError
+        If a parameter is outside of its range.
+
+    Examples
+    --------
     >>> RBF(gamma=1).of_cosine(np.array([0.0, 0.5, 1.0])).round(6)
     array([0.      , 0.268941, 1.      ])
     """
@@ -150,8 +250,12 @@ class RBF(_OfCosine):
 
 @dataclass(frozen=True)
 class Tanimoto(_OfCosine):
-    """x·y / (2 − x·y) on unit vectors: a_s = 2^(−s) for s >= 1. On raw binary vectors the same idea is `Jaccard`.
+    """Tanimoto kernel x·y / (2 − x·y) on unit vectors: a_s = 2^(−s) for s >= 1.
 
+    On raw binary vectors the same formula is `Jaccard`.
+
+    Examples
+    --------
     >>> Tanimoto().of_cosine(np.array([0.0, 0.5, 1.0])).round(6)
     array([0.      , 0.333333, 1.      ])
     """
@@ -161,18 +265,25 @@ class Tanimoto(_OfCosine):
 
 
 class DotProduct(_OfCosine):
-    """Any dot-product kernel, by its Maclaurin coefficients a_0, a_1, a_2, ... (none negative).
+    """Any dot-product kernel, given by its Maclaurin coefficients a_0, a_1, a_2, … (none negative).
+
+    a_0 is dropped, which changes no solution, and the others are divided by their sum.
 
     Parameters
     ----------
-    coefficients
-        A finite list, or a function s ↦ a_s. A function is asked for s = 0, 1, ... until what is left of the
-        series, judged by the decay of the last coefficients, is at most `tolerance` of the whole.
-    tolerance
-        See above; it bounds the error of K(i, j).
+    coefficients : sequence of float or callable
+        A finite list, or a function s ↦ a_s. A function is evaluated at s = 0, 1, … until the rest of the series,
+        judged by the decay of the last coefficients, is at most `tolerance` of the sum.
+    tolerance : float
+        Bound on the error of K(i, j) if `coefficients` is a function.
 
-    a_0 is dropped (it changes no solution) and the others are divided by their sum.
+    Raises
+    ------
+    InputError
+        If a coefficient is negative or not finite, if all but a_0 are zero, or if they do not fall off.
 
+    Examples
+    --------
     >>> DotProduct([5, 2, 1])
     DotProduct([0.0, 0.6666666666666666, 0.3333333333333333])
     >>> len(DotProduct(lambda s: 0.5**s, tolerance=1e-6).coefficients)
@@ -200,8 +311,12 @@ class DotProduct(_OfCosine):
 
 @dataclass(frozen=True)
 class Jaccard(Kernel):
-    """|U_i ∩ U_j| / |U_i ∪ U_j|: Tanimoto on the raw binary vectors. Positive definite, but no function of the cosine.
+    """Jaccard similarity |U_i ∩ U_j| / |U_i ∪ U_j|: Tanimoto on raw binary vectors.
 
+    It is positive definite, but not a function of the cosine.
+
+    Examples
+    --------
     >>> Jaccard().of_counts(np.array([2.0]), np.array([3.0]), np.array([4.0]))
     array([0.4])
     """
@@ -223,8 +338,24 @@ _KERNELS: dict[str, type[Kernel]] = {
 
 
 def kernel_named(kernel: Kernel | str) -> Kernel:
-    """The kernel itself, or the default one of that (lower-case) name.
+    """Return the kernel with a given name, with default parameters; a kernel object is returned as it is.
 
+    Parameters
+    ----------
+    kernel : str or Kernel
+        "linear", "polynomial", "rbf", "tanimoto" or "jaccard", or a kernel.
+
+    Returns
+    -------
+    Kernel
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, or the kernel is not symmetric.
+
+    Examples
+    --------
     >>> kernel_named("polynomial")
     Polynomial(degree=2, c=1.0)
     """

@@ -34,6 +34,7 @@ __all__ = ["DenseMatrix"]
 
 _ROWS = 1024  # of a product with vectors, by one thread
 _CHANGED = 256  # rows scaled or corrected together
+_MOST_USERS, _SCORES = 256, 8 << 20  # who share rows of K in the cache: as many as so many bytes of scores allow
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +48,10 @@ class DenseMatrix(ItemMatrix):
     @property
     def items(self) -> int:
         return int(self.values.shape[0])
+
+    @property
+    def users_together(self) -> int:  # type: ignore[override]
+        return min(_MOST_USERS, max(1, _SCORES // (8 * max(self.items, 1))))
 
     @property
     def bytes(self) -> int:

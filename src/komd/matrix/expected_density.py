@@ -5,10 +5,12 @@ docs/guide/sparsity.md derives each of these and says where it fails.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["estimate_density", "expected_nonzeros", "paper_density", "saturating_density"]
+__all__ = ["estimate_density", "expected_nonzeros", "expected_sums", "paper_density", "saturating_density"]
 
 _BINS = 160  # distinct degrees kept on either side: more change the estimate by less than 0.5 %
 _FINE_BINS = 512  # of the degree-aware estimate, which costs less for each
@@ -54,12 +56,23 @@ def expected_nonzeros(
     rows: NDArray[np.int64], columns: NDArray[np.int64], activity: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """How many of the rows, items of these degrees, should meet each of the columns (the same estimate)."""
+    meet = expected_sums(rows, columns, activity, lambda chance: chance)
+    out: NDArray[np.float64] = np.minimum(meet + 1.0, float(len(rows)))
+    return out
+
+
+def expected_sums(
+    rows: NDArray[np.int64],
+    columns: NDArray[np.int64],
+    activity: NDArray[np.int64],
+    of: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+) -> NDArray[np.float64]:
+    """For each of the columns, the sum over the rows of `of(chance that the two meet)`."""
     a = activity.astype(np.float64)
     rate = float((a * (a - 1)).sum()) / max(float(a.sum()), 1.0) ** 2
     values, sizes = _binned(rows, _FINE_BINS)
     degrees, place = np.unique(columns, return_inverse=True)
-    meet = -np.expm1(-rate * np.outer(degrees.astype(np.float64), values)) @ sizes
-    out: NDArray[np.float64] = np.minimum(meet + 1.0, float(len(rows)))[place]
+    out: NDArray[np.float64] = (of(-np.expm1(-rate * np.outer(degrees.astype(np.float64), values))) @ sizes)[place]
     return out
 
 

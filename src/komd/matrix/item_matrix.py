@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NOTHING_STORED",
-    "WIDEST",
     "Advance",
     "Arrays",
     "BlockSums",
@@ -47,7 +46,6 @@ Vectors: TypeAlias = NDArray[np.float32]
 BlockSums: TypeAlias = Callable[[list[tuple[int, int]]], Iterable[NDArray[np.float64]]]
 """The sums of the rows of a streamed matrix, for blocks (first, last) of rows, in their order."""
 
-WIDEST = 8192  # columns of a strip at most: a user's scores of it stay in the cache
 NOTHING_STORED = StoredMatrix(
     np.zeros((0, 0), np.float32),
     np.zeros(1, np.int64),
@@ -122,8 +120,8 @@ class Strip:
     first: int
     last: int
     arrays: StripArrays
-    correction: Callable[[int, int], NDArray[np.float32]] = lambda a, b: np.zeros((0, 0), np.float32)
-    """Of the users a..b: users × columns, or nothing."""
+    correction: Callable[[int, int], NDArray[np.float32]] | None = None
+    """Of the users a..b: users × columns."""
 
 
 class ItemMatrix(ABC):
@@ -267,13 +265,15 @@ class ItemMatrix(ABC):
 
         A strip is overwritten by the next. The sums over its rows less its `correction` are the users' scores.
         """
+        from komd._core.strip_counting import DENSE, TILE
+
         rows = np.unique(users.indices)
-        row_of, places = np.full(self.items, -1, np.int32), np.zeros((len(rows), 3), np.int64)
-        row_of[rows] = np.arange(len(rows), dtype=np.int32)
-        for first, last in pool.blocks(self.items, min(WIDEST, room // (4 * max(len(rows), 1)))):
-            values = self.entries(rows, np.arange(first, last, dtype=np.int32))
-            places[:, 0], places[:, 2] = np.arange(len(rows)) * (last - first), last - first
-            yield Strip(first, last, StripArrays(row_of, places, np.zeros(1, np.uint16), values.ravel()))
+        row_of, places = np.full(self.items, -1, np.int32), np.full((1, len(rows), 2), DENSE, np.uint32)
+        row_of[rows] = places[0, :, 0] = np.arange(len(rows))
+        nothing = np.zeros(0, np.uint16), np.zeros(0, np.float32)
+        for first, last in pool.blocks(self.items, min(TILE, room // (4 * max(len(rows), 1)))):
+            dense = np.ascontiguousarray(self.entries(rows, np.arange(first, last, dtype=np.int32)))[None]
+            yield Strip(first, last, StripArrays(row_of, places, *nothing, dense))
 
     # ---- stages and files -----------------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ class LowRankMatrix(ItemMatrix):
         self.base, self.by = base, by._replace(W=np.ascontiguousarray(by.W))
         self.W, self.added, _, self.truncation = self.by
         self.storage, self.recomputed = base.storage, base.recomputed
-        self.users_together = max(_FEWEST, min(_MOST, _SCORES // (8 * max(base.items, 1))))
+        self.users_together = max(base.users_together, _FEWEST, min(_MOST, _SCORES // (8 * max(base.items, 1))))
 
     @property
     def items(self) -> int:

@@ -10,21 +10,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import cached_property
-from itertools import pairwise
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from komd import threads as pool
-from komd._core.groups import CountedPairs, OwnEntries, PairValues, Rows, StripArrays, WeightedUsers
+from komd._core.groups import CountedPairs, OwnEntries, PairValues, Rows, WeightedUsers
 from komd.kernels.entries import KernelEntries
 from komd.kernels.fixed_point import scale_for
 from komd.kernels.functions import Linear
-from komd.matrix.expected_density import expected_nonzeros
+from komd.matrix.expected_density import expected_sums
 from komd.matrix.item_matrix import (
-    WIDEST,
     Advance,
     Arrays,
     BlockSums,
@@ -38,7 +36,7 @@ from komd.matrix.item_matrix import (
 from komd.matrix.low_rank import LowRankMatrix
 from komd.matrix.sparse import SparseMatrix
 from komd.matrix.storage import Plan, plan
-from komd.matrix.strip_builder import StripBuilder
+from komd.matrix.strip_builder import WIDEST, StripBuilder
 from komd.rows import places, pointers, transpose
 
 if TYPE_CHECKING:
@@ -49,6 +47,7 @@ __all__ = ["StreamedMatrix"]
 _COUNTED = 4  # times as long as an entry of a dense row takes one count
 _FEW = 64  # rows are looked at one by one if they are fewer than one in so many
 _CHUNK = 1 << 20  # counts made by a thread before they are turned into values
+_SUMMED = 1 << 17  # entries that are made and summed at a time
 _SPARE = 1.3  # room for the strips' being fuller than expected; where it does not do, the arrays grow
 _NO_TARGETS = np.zeros(0, np.int32)
 
@@ -85,8 +84,9 @@ class StreamedMatrix(ItemMatrix):
 
     @property
     def nonzeros(self) -> int:
-        strips = (strip.arrays for strip in self.row_strips(self._all))
-        return sum(int(np.count_nonzero(s.values[: s.places[:, 2].sum()])) for s in strips)
+        from komd._core.strip_counting import count_entries
+
+        return sum(count_entries(strip.arrays, strip.last - strip.first) for strip in self.row_strips(self._all))
 
     @property
     def plan(self) -> Plan:
@@ -117,7 +117,25 @@ class StreamedMatrix(ItemMatrix):
         return _joined(block_sums(blocks))
 
     def sums_of(self, block: tuple[int, int]) -> NDArray[np.float64]:
-        return SparseMatrix(*self.block(*block, self.counter())).fixed_sums(self.sums_scale)
+        """Entries are summed in the order in which they are counted: integers, so that any order will do."""
+        from komd._core.exact_sums import sum_rows
+        from komd._core.gather import GatheredEntries, gather_scratch, list_products
+
+        of, (left, right), rows = self.of, self.of.count_factors, np.arange(*block, dtype=np.int32)
+        work = self.work[rows]
+        most, totals = np.minimum(work, self.items), np.empty(len(rows), np.int64)
+        pieces = pool.even_blocks(most, _SUMMED)
+        size = max((int(most[a:b].sum()) for a, b in pieces), default=0)
+        scratch, out = gather_scratch(self.items, of.number), GatheredEntries(np.empty(size, np.int32), np.empty(size))
+        for a, b in pieces:
+            some, indptr = rows[a:b], np.zeros(b - a + 1, np.int64)
+            list_products(
+                self.pairs, some, left, right, work[a:b], scratch, indptr, out, of.user_weights, self.pair_values
+            )
+            end = indptr[-1]
+            at = partial(np.repeat, some, np.diff(indptr)), partial(out.columns.__getitem__, slice(end))
+            sum_rows(indptr, of.from_products(out.products[:end], *at), self.sums_scale, totals[a:b])
+        return totals / self.sums_scale
 
     @cached_property
     def sums_scale(self) -> float:
@@ -295,30 +313,38 @@ class StreamedMatrix(ItemMatrix):
 
         n = len(self._rows.indptr) - 1
         cuts, pairs = self._cuts(rows, room), self.by_item.indptr
-        most = max((pairs[last] - pairs[first] for first, last in cuts), default=0)
+        most = max((pairs[last] - pairs[first] for first, last, _ in cuts), default=0)
         cut = CutStrip(np.empty(n + 1, np.uint32), np.empty(most, np.uint16), np.empty(n // 8 + 1, np.uint8))
         ends = self._rows.indptr[:-1].copy()
-        row_of = np.full(self.items, -1, np.int32)
-        row_of[rows] = np.arange(len(rows), dtype=np.int32)
         values = self.pair_values
         cut_values = None if values is None else values._replace(of_user_items=np.empty(most, np.float32))
         builder = StripBuilder(self.of, self.by_item, rows, self.work[rows], int(room), cut_values)
-        for first, last in cuts:
+        for first, last, sparse in cuts:
             cut_strip(self._rows, first, last, ends, cut, values, cut_values)
-            builder.fill(first, last, cut, threads)
-            yield Strip(first, last, StripArrays(row_of, builder.places, builder.columns, builder.values))
+            yield Strip(first, last, builder.filled(first, last, cut, sparse, threads))
 
-    def _cuts(self, rows: NDArray[np.int32], room: int) -> list[tuple[int, int]]:
-        """Where to cut: no strip wider than `WIDEST`, nor fuller than `room` allows, as far as can be told."""
-        expected = expected_nonzeros(self._popularity[rows], self._popularity, np.diff(self._rows.indptr))
-        full = np.cumsum(np.minimum(4.0 * expected, len(rows)) * (6 * _SPARE))
-        edges = [0]
-        while edges[-1] < self.items:
-            first = edges[-1]
+    def _cuts(self, rows: NDArray[np.int32], room: int) -> list[tuple[int, int, int]]:
+        """Where to cut, and how many entries to expect of rows that are not dense.
+
+        No strip is wider than `WIDEST`, nor fuller than `room` allows, as far as can be told.
+        """
+        from komd._core.strip_counting import FILLED, TILE
+
+        degrees = self._popularity[rows], self._popularity, np.diff(self._rows.indptr)
+        dense = expected_sums(*degrees, lambda chance: np.where(chance * FILLED > 1, 1.0, 0.0))
+        sparse = 1.0 + expected_sums(*degrees, lambda chance: np.where(chance * FILLED > 1, 0.0, chance))
+        place = len(rows) * 8 / TILE  # bytes that a column takes for where its tile has the rows
+        full, named = (np.cumsum(each) for each in (_SPARE * (4.0 * dense + 6.0 * sparse) + place, _SPARE * sparse))
+        cuts, first = [], 0
+        while first < self.items:
             done = full[first - 1] if first else 0.0
-            last = int(np.searchsorted(full, done + room, side="right"))
-            edges.append(min(max(last, first + 1), first + WIDEST, self.items))
-        return list(pairwise(edges))
+            width = min(max(int(np.searchsorted(full, done + room, side="right")) - first, 1), WIDEST)
+            last = min(first + width, self.items)
+            if width > TILE and last < self.items:
+                last -= width % TILE
+            cuts.append((first, last, int(named[last - 1] - named[first] + _SPARE * sparse[first]) + 1))
+            first = last
+        return cuts
 
     # ---- stages and files -----------------------------------------------------------------------------------------
 

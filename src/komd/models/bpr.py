@@ -18,30 +18,35 @@ __all__ = ["BPR"]
 
 
 class BPR(FactorModel):
-    """Factors of users and items that rank what was chosen above what was not: score(u, j) = x_u · y_j + b_j.
+    """Bayesian personalised ranking of matrix factors (Rendle et al., 2009): score(u, j) = x_u · y_j + b_j.
 
-    The method learns a vector for each user of the training data and has no way to make one from a history: strangers
-    are refused with an InputError, and so is `explain`, for no part of a score belongs to an item of the history.
+    The method learns a vector for each user of the training data and cannot derive one from a history. New users are
+    refused with an InputError, and so is `explain`, because no part of a score belongs to an item of the history.
 
-    implicit departs from the paper in what it draws: the item j that u lacks is not any item alike but each as often as
-    it was chosen, which keeps popularity out of the factors and costs accuracy when all items are candidates
-    (`BPRKNN` draws as the paper does).
+    The factors are computed by implicit, which differs from the paper in its sampling: negative items are drawn in
+    proportion to their popularity instead of uniformly, which costs accuracy when all items are candidates (`BPRKNN`
+    draws uniformly).
 
-    Needs the extra `rivals`. implicit's gradient steps are taken in one thread, whatever `fit(threads=)` says: with
-    several they overwrite each other and no two runs agree. The same `rng` gives the same model.
+    Needs the extra `rivals`. The gradient steps run in one thread, whatever `fit(threads=)` says, because several
+    threads would overwrite each other's results. The same `rng` gives the same model.
 
     Parameters
     ----------
-    factors
-        The length of the vectors, not counting the bias b of an item.
-    iterations
-        How many times as many gradient steps as there are pairs.
-    learning_rate
-        The length of a gradient step.
-    regularization
-        The penalty on all factors and biases.
-    rng
-        The seed, of the factors at the start and of the sampling.
+    factors : int
+        Length of the vectors, not counting the bias of an item.
+    iterations : int
+        Number of epochs; an epoch has as many gradient steps as there are pairs.
+    learning_rate : float
+        Length of a gradient step.
+    regularization : float
+        Penalty on all factors and biases.
+    rng : int
+        Seed of the initial factors and of the sampling.
+
+    Raises
+    ------
+    InputError
+        If a parameter is not of its kind or outside of its range.
 
     Examples
     --------

@@ -19,37 +19,40 @@ _STEPS = 1 << 16  # gradient steps in one compiled call: Ctrl-C and the bar come
 
 
 class BPRKNN(Neighbourhood):
-    """Adaptive nearest neighbours: the similarities themselves are learned by Bayesian personalised ranking.
+    """Adaptive nearest neighbours: item similarities learned by Bayesian personalised ranking (Rendle et al., 2009).
 
     With x_ui = Σ_{l ∈ I_u, l ≠ i} C_il, the matrix C maximises
 
         Σ ln σ(x_uij) − penalty,   x_uij = x_ui − x_uj,   over users u, items i ∈ I_u and items j ∉ I_u
 
-    by stochastic gradient ascent. x_uij is linear in C, with ∂x_uij/∂C_il = 1 and ∂x_uij/∂C_jl = −1 for every l ∈ I_u
-    (l ≠ i; j ∉ I_u anyway), and d ln σ(x)/dx = σ(−x). So one step on a triple (u, i, j), for all those l at once, is
+    by stochastic gradient ascent. One step on a triple (u, i, j), for all l ∈ I_u at once, is
 
-        C_il ← C_il + η (σ(−x_uij) − λ C_il)
-        C_jl ← C_jl + η (−σ(−x_uij) − λ' C_jl)
+        C_il ← C_il + η (σ(−x_uij) − λ C_il) C_jl ← C_jl + η (−σ(−x_uij) − λ' C_jl)
 
-    Triples are drawn with replacement: (u, i) evenly from all pairs of the data, then j evenly from what u lacks. An
-    epoch is as many steps as there are pairs. C starts at zero. The steps are taken one after another in one thread, on
-    chance from a generator of their own (splitmix64, seeded by `rng`): the same `rng` gives the same model.
+    Triples are drawn with replacement: (u, i) uniformly from all pairs, then j uniformly from the items that u lacks.
+    An epoch has as many steps as there are pairs. C starts at zero. The steps run one after another in one thread, with
+    random numbers from a generator of their own (splitmix64, seeded by `rng`): the same `rng` gives the same model.
 
-    Departure from the paper: C is not held symmetric. C_il says what l says for i, and each step touches two rows of C
-    instead of two rows and two columns, which is several times faster.
+    Unlike in the paper, C is not kept symmetric. Each step then changes two rows of C instead of two rows and two
+    columns, which is several times faster.
 
     Parameters
     ----------
-    learning_rate
-        η. A step moves x_uij by up to 2 |I_u| η, so it should be well below one over the length of a history.
-    regularization
+    learning_rate : float
+        η. A step moves x_uij by up to 2 |I_u| η, so η should be well below one over the length of a history.
+    regularization : float
         λ, on the similarities of chosen items.
-    regularization_negatives
-        λ', on those of the items they are held against.
-    epochs
-        How many times as many steps as there are pairs.
-    rng
-        The seed.
+    regularization_negatives : float
+        λ', on the similarities of the sampled negatives.
+    epochs : int
+        Number of epochs.
+    rng : int
+        Seed.
+
+    Raises
+    ------
+    InputError
+        If a parameter is not of its kind or outside of its range.
 
     Examples
     --------

@@ -44,81 +44,84 @@ _MOST = 1e300  # of λ_p: the weights are even long before
 
 
 class CFKOMD(WeightedHistories, KernelBased):
-    """Kernel-based collaborative filtering by optimising the margin distribution.
+    """Kernel-based collaborative filtering by optimising the margin distribution (CF-KOMD).
 
-    For a history I_u the weights solve
+    For each user, the weights α of the items in the history I_u solve
 
         minimise  α'K₊α + λ‖α‖² − 2α'q   over the simplex on I_u,   q_i = mean of K(i, j) over j ∉ I_u
 
-    one small convex problem with a unique answer (for λ > 0). Nothing depends on a seed.
+    a small convex problem with a unique solution (for λ > 0). Nothing depends on a random seed.
 
-    K is made in stages, each a kernel (docs/guide/maths.md, "Kernels in stages"): users weighted by a_v^−γ, the cosine
-    of the weighted items, the function `kernel` of it, items scaled by d_i^β, a filter of the spectrum, and a prior
-    that all items share. What K says for an item is multiplied by a power of its popularity. The defaults are the
-    paper's: γ = β = 0, no filter, no prior, no such power.
+    K is built in stages, each of which gives a valid kernel (docs/guide/maths.md, "Kernels in stages"): users are
+    weighted by a_v^−γ, the cosine between items is taken, the function `kernel` is applied to it, items are scaled by
+    d_i^β, the spectrum is filtered, and a prior is added. Scores are multiplied by a power of the popularity of the
+    candidate. The defaults are the paper's: γ = β = 0, no filter, no prior, no such power.
+
+    Before and after the filter, K is scaled to a mean diagonal of 1 over items with at least one user, so that
+    `regularization`, `ridge` and `prior` mean the same whatever the other stages are.
 
     Parameters
     ----------
-    kernel
-        The name of a kernel or an object of `komd.kernels`.
-    regularization
-        λ_p: larger spreads the weights over the history more evenly.
-    negatives
-        "exact": q as above, for each user their own; "mean": the paper's approximation, the mean over all items, the
-        same for all users (off by at most 2 |I_u| / m in each component).
-    tolerance
-        KKT gap to which every problem is solved; an answer that misses it raises SolverError.
-    user_damping
-        γ >= 0: a user of a_v items counts a_v^−γ wherever users are counted, so that users who chose nearly everything
-        say less of what goes together. ½ does well on most data.
-    popularity
-        β >= 0: items are vectors of length d_i^β, d_i being their popularity, instead of 1. Popular items come first
-        more often: better at the top of a list, at some cost in AUC where data are sparse.
-    ridge
-        μ, from 1e-6 to 1e9: K becomes K (K + μI)⁻¹, which keeps what is common to many items from drowning the rest;
-        smaller is stronger. None: no filter. The exact filter is dense, and costs some m³ operations to make.
-    rank
-        How many eigenvectors a filter of low rank is made of, instead of the exact one: K stays as sparse as it was, or
-        streamed, and a product of narrow matrices is subtracted. What that leaves out is bounded, and the bound is
-        shown with the model (`repr`); a FilterWarning says where it is loose. None: the exact filter where it fits the
-        memory, else 256.
-    head
-        a, from 0 to 1e6: each of the `rank` leading eigenvectors counts a · t more, t being the least of their
-        eigenvalues. With a small `ridge` they all count about (1 + a) · t: what many items have in common is evened
-        out, and set apart from what only neighbours share. On a large sparse catalogue 2 with a ridge of 30 and a
-        rank of 256 to 512 does well. The filter is then of low rank whatever the storage. 0: nothing is added.
-    prior
-        c, from 0 to 1e6: K becomes K + c p p', p_i = d_i^δ (of mean square 1), δ being `prior_power`: popular items are
-        likely for every user, also where nothing that the user chose says so. Where data are sparse it orders the many
-        items that share nobody with a history. 0.01 is much already. A sparse K stays as sparse as it was.
-    prior_power
-        δ >= 0, see `prior`.
-    target
-        τ, from −10 to 10: what a history says for item j is multiplied by d_j^τ (of mean square 1). It is the one
-        asymmetry: a K that does not favour popular items may still recommend them, or long tails with τ < 0. What the
-        negatives subtract (`negatives_weight`) is not multiplied, so that scores below zero keep their order.
-    negatives_weight
-        θ >= 0: how much the items not chosen count, in the problem (θq) and in the score; 1 is the paper, 0 leaves them
-        out.
-    weighting
-        What to make of the weights of the data, if it has any: "log" (log₂(1 + w)), "sqrt", "linear" or "none". The
-        weight h_i of an item, 1 without weights, makes it cheaper to use: λ_i = λ / h_i. For λ → ∞ the weights are
-        proportional to h.
-    weighted_kernel
-        Whether weights enter K as well: items are vectors of h instead of ones.
-    half_life
-        h is halved with every so much time that an item is older: "30d", "12h" (units s, min, h, d, w), for data with
-        times. Ages count from the user's last event, or from the moment that `recommend` is given. None: age does not
-        count. It does not enter K.
-    dislikes_weight
-        ω >= 0: how much the mean of what a user dislikes counts, beside that of the items not chosen (θ), in the
-        problem and in the score. What a user dislikes is never recommended, whatever ω.
-    storage
-        How to hold K: "dense", "sparse", "streamed" (never held: computed again in strips whenever it is read), or None
-        for what is fastest within the memory budget. The exact filter is "dense"; for others the filter is of low rank.
+    kernel : str or Kernel
+        Name of a kernel ("linear", "polynomial", "rbf", "tanimoto", "jaccard") or an object of `komd.kernels`.
+    regularization : float
+        λ_p >= 0. Larger values spread the weights more evenly over the history.
+    negatives : {"exact", "mean"}
+        How q is computed. "exact": for each user, the mean over the items not in the history. "mean": the paper's
+        approximation, the mean over all items, the same for all users (each component is off by at most 2 |I_u| / m).
+    tolerance : float
+        KKT gap to which every problem is solved. If it is not reached, SolverError is raised.
+    user_damping : float
+        γ >= 0. A user with a_v items counts a_v^−γ in all co-occurrence counts, so that very active users say less
+        about what goes together. 0.5 does well on most data.
+    popularity : float
+        β >= 0. Items are vectors of length d_i^β instead of 1, d_i being their popularity. Popular items then rank
+        higher: better at the top of the list, worse AUC on sparse data.
+    ridge : float, optional
+        μ, from 1e-6 to 1e9. K becomes K (K + μI)⁻¹, which damps the leading eigenvectors; smaller is stronger. None: no
+        filter. The exact filter is dense and costs about m³ operations.
+    rank : int, optional
+        Number of eigenvectors of a low-rank filter, in place of the exact one. K stays sparse or streamed, and a
+        product of narrow matrices is subtracted. The error is bounded; the bound is part of the model's `repr`, and a
+        FilterWarning is issued if it is loose. None: the exact filter if it fits the memory, else 256.
+    head : float
+        a, from 0 to 1e6. Each of the `rank` leading eigenvectors gets a · t added to its eigenvalue, where t is the
+        smallest of these eigenvalues. With a small `ridge` they all count about (1 + a) · t. On a large sparse
+        catalogue, 2 with a ridge of 30 and a rank of 256 to 512 does well. The filter is then of low rank for every
+        storage. 0: off.
+    prior : float
+        c, from 0 to 1e6. K becomes K + c p p' with p_i = d_i^δ (scaled to mean square 1), δ being `prior_power`.
+        Popular items become likely for every user, which orders the many items that share no user with a history on
+        sparse data. 0.01 is a large value. A sparse K stays sparse.
+    prior_power : float
+        δ >= 0; see `prior`.
+    target : float
+        τ, from −10 to 10. The contribution of the history to the score of item j is multiplied by d_j^τ (scaled to mean
+        square 1): τ > 0 favours popular items, τ < 0 the long tail. The term that belongs to the negatives
+        (`negatives_weight`) is not multiplied, so that scores below zero keep their order.
+    negatives_weight : float
+        θ >= 0. Weight of the items that were not chosen, in the problem (θq) and in the score. 1 is the paper's method;
+        0 ignores them.
+    weighting : {"log", "sqrt", "linear", "none"}
+        How weights of the data are transformed: "log" is log₂(1 + w). An item with weight h_i is cheaper to use: λ_i =
+        λ / h_i. Without weights, h_i = 1. For λ → ∞ the weights α are proportional to h.
+    weighted_kernel : bool
+        Whether weights enter K too: items are then vectors of h instead of ones.
+    half_life : str, optional
+        Age at which h is halved, such as "30d" or "12h" (units s, min, h, d, w); needs data with times. Ages are
+        measured from the user's last event, or from the `at` of `recommend`. None: age does not matter. It does not
+        enter K.
+    dislikes_weight : float
+        ω >= 0. Weight of the mean over the user's dislikes, beside that of the negatives (θ), in the problem and in the
+        score. Disliked items are never recommended, whatever ω.
+    storage : {"dense", "sparse", "streamed"}, optional
+        How to hold K. "streamed": not held, but recomputed in strips whenever it is read. None: the fastest that fits
+        the memory budget. The exact filter is always dense; with other storages the filter is of low rank.
 
-    Before the filter and after it K is scaled to a mean diagonal of 1 (over items that somebody chose), so that
-    `regularization`, `ridge` and `prior` mean the same whatever the other stages are.
+    Raises
+    ------
+    InputError
+        If a parameter is not of its kind or outside of its range.
 
     Examples
     --------
@@ -177,27 +180,43 @@ class CFKOMD(WeightedHistories, KernelBased):
 
     @classmethod
     def recommended(cls, data: Any, *, memory: str | int | None = None) -> Self:
-        """An unfitted model with parameters that suit the data, by a rule from its statistics; nothing is searched.
+        """Return an unfitted model whose parameters suit the data, chosen by a rule from its statistics.
 
-        With at most 20,000 items, users damped by γ = ½:
+        Nothing is searched or fitted. The rule uses user damping γ = ½ and:
 
-        - where items were chosen by 30 users or more on average, and an exact filter fits the `memory` budget: λ = 1,
-          β = 0.3, a ridge of μ = 10, a prior of c = 0.003, and half of the negatives;
-        - else, by 3 users or more who chose 30 items or more each: λ = 1, β = 0.2, a ridge of μ = 40 and a head of ½ of
-          rank 96, and a quarter of the negatives.
+        - up to 20,000 items, with 30 or more users per item on average, if the exact filter fits the memory budget:
+          λ = 1, β = 0.3, ridge μ = 10, prior c = 0.003, negatives_weight ½;
+        - up to 20,000 items, with 3 or more users per item and 30 or more items per user: λ = 1, β = 0.2, ridge μ = 40,
+          head ½ of rank 96, negatives_weight ¼;
+        - 20,000 to 100,000 items, with 3 or more users per item and 15 or more items per user, if it fits the memory
+          budget: linear kernel, γ = ¾, λ = 1, β = 0.15, ridge μ = 30, head 2 of rank 512, no negatives;
+        - otherwise: no filter, λ = 2, β = 2 / √(mean activity), at most 0.8 and rounded to a tenth. The shorter the
+          histories, the more popularity counts.
 
-        With 20,000 to 100,000 items, chosen by 3 users or more who chose 15 items or more each, where it fits the
-        `memory` budget: the linear kernel, γ = ¾, λ = 1, β = 0.15, a ridge of μ = 30 and a head of 2 of rank 512, and
-        no negatives.
+        Weights, ages and dislikes do not count (`weighting="none"` for data with weights), because they did not help on
+        the data measured (docs/results/histories.md). The evidence for the rule is in docs/results/rule.md. It aims at
+        the top of the list (nDCG@100; nDCG@20 for large catalogues). For AUC on sparse data, a smaller β, no filter and
+        a small prior do better.
 
-        Elsewhere no filter, γ = ½, λ = 2, and β = 2 / √(mean activity), at most 0.8 and rounded to a tenth: the shorter
-        the histories, the more popularity has to say.
+        Parameters
+        ----------
+        data : Interactions or anything that `komd.read` accepts
+            The training data.
+        memory : str or int, optional
+            Memory budget, as in `fit`.
 
-        Weights, ages and dislikes do not count (`weighting="none"` where data have weights): on the data measured they
-        did no better (docs/results/histories.md). Evidence for the rest: docs/results/rule.md. The rule aims at the top
-        of the list (nDCG@100, of large catalogues nDCG@20); for AUC on sparse data a smaller β, no filter and a small
-        prior do better.
+        Returns
+        -------
+        CFKOMD
+            The model, not fitted.
 
+        Raises
+        ------
+        InputError
+            If the data holds no pair, or the method is called on a subclass such as `ECFOMD`.
+
+        Examples
+        --------
         >>> import komd
         >>> CFKOMD.recommended(komd.generate(users=200, items=60, activity=8, rng=0))
         CFKOMD(regularization=2.0, user_damping=0.5, popularity=0.7)
@@ -281,20 +300,15 @@ class CFKOMD(WeightedHistories, KernelBased):
         problem = core.MarginProblem(S, self.negatives == "exact", theta, lam, tolerance, omega)
         out = core.Solved(np.empty(len(rows.indices)), np.empty(len(rows)), np.empty(len(rows)))
 
-        def solve(some: Histories, own: OwnEntries, out: Solved) -> int:
-            h = some.weights
-            own = core.own_gathered(own, some.rows, always=h is not None and bool((h < 0).any()))
-            scratch = core.solver_scratch(own, int(some.lengths.max(initial=0)))
-            return core.solve_users(own.stored, own.blocks, own.starts, problem, some.rows, h, out, scratch)
-
         def part(block: tuple[int, int]) -> int:
             a, b = block
             items = slice(rows.indptr[a], rows.indptr[b])
             mine = core.Solved(out.weights[items], out.offsets[a:b], out.gaps[a:b])
-            return solve(rows.block(a, b), own._replace(starts=own.starts[a : b + 1]), mine)
+            some = rows.block(a, b)
+            return core.solve_block(own._replace(starts=own.starts[a : b + 1]), problem, some.rows, some.weights, mine)
 
         if len(rows) <= _TOGETHER and len(rows) * int(rows.lengths.max(initial=0)) ** 2 <= _SQUARES:
-            unsolved = solve(rows, own, out)
+            unsolved = core.solve_block(own, problem, rows.rows, rows.weights, out)
         else:
             pieces = pool.even_blocks(rows.lengths**2 + _SQUARES // _TOGETHER, _SQUARES)
             unsolved = sum(pool.run(part, pieces, threads=threads))
@@ -307,7 +321,39 @@ class CFKOMD(WeightedHistories, KernelBased):
         return out
 
     def solve(self, user: Any = None, *, history: Any = None, dislikes: Any = None, at: Any = None) -> Solution:
-        """The solved problem of a known user, or of a stranger with this history; arguments are as in `explain`."""
+        """Return the solution of one user's convex problem.
+
+        Parameters
+        ----------
+        user : id, optional
+            A known user. Give either `user` or `history`.
+        history : list of ids or mapping, optional
+            The history of a user that the model need not know, as in `explain`.
+        dislikes : iterable of ids, optional
+            With `history`: items that the user dislikes.
+        at : str, date or datetime, optional
+            As in `recommend`.
+
+        Returns
+        -------
+        Solution
+            Items, their weights and the KKT gap.
+
+        Raises
+        ------
+        UnknownIdError
+            If the user or an item is unknown.
+        InputError
+            If not exactly one of `user` and `history` is given, or the history is empty.
+
+        Examples
+        --------
+        >>> import komd
+        >>> model = komd.ECFOMD().fit([("ana", "i7"), ("ana", "i42"), ("bo", "i7"), ("bo", "i9")])
+        >>> solution = model.solve("ana")
+        >>> round(float(solution.alpha.sum()), 9), solution.gap < 1e-8
+        (1.0, True)
+        """
         self = self.view()
         row = self.scored_rows(one_problem(self.catalogue, user, history, dislikes, at))
         weights, offsets, gaps = self._solved(row, self.matrix.own_entries(row.rows))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,43 +20,71 @@ from komd.errors import InputError, SolverError, argument
 from komd.kernels.entries import KernelEntries
 from komd.kernels.functions import Kernel, kernel_named
 from komd.kernels.interaction_weights import WEIGHTINGS, half_life_text
+from komd.matrix.dense import DenseMatrix
+from komd.matrix.eigenvectors import VECTORS, leading
 from komd.matrix.from_counts import dense_from_counts
 from komd.matrix.item_matrix import Arrays
 from komd.matrix.saved import layouts, restored
 from komd.memory import budget, readable
+from komd.threads import count
+
+if TYPE_CHECKING:
+    from komd._core.deflated_steps import Deflation
 
 __all__ = ["CFOMD"]
 
-_ROUNDING = 1e-16  # times λ: gaps below are rounding
-_UNEVEN = 100.0  # times that, for users whose items count differently
-_PRODUCTS = 4_000_000_000  # of an iteration of a block: about a second
+_ROUNDING = 1e-16  # times λ_n: gaps below are rounding
+_ROUNDING_OF_HISTORY = 1e-14  # times the least λ_p / h_i, of which half gradients of the history are multiples
+_PRODUCTS = 30_000_000_000  # of an iteration of a block: about a second
+_BLOCK = 64  # users at most
+_ARRAYS = 11  # of users x items, double precision, held while a block is solved
+_RANK = 48  # eigenvectors of K that are taken as they are
+_DEFLATED = 60  # iterations with them at most, after which steps follow whose convergence is certain
+_SLOWEST = 0.85  # what an iteration with them may leave of the error
+_NODES = (0.5, 0.2061, 0.7939, 0.0245, 0.9755)  # Chebyshev's of degree 5, on [0, 1]
+_CLOSE = 2e-10  # how far scores may be from exact ones
 
 
 class CFOMD(WeightedHistories, Recommender):
-    """The original method: one distribution on the positives, one on the negatives, for each user.
+    """The paper's original method (CF-OMD): one distribution on a user's items, one on all others.
 
-        minimise  α'(Y K Y + Λ)α   with Σ_{i ∈ I_u} α_i = 1, Σ_{i ∉ I_u} α_i = 1, α >= 0
-        score(u, j) = Σ_i y_i α_i K(i, j)
+        minimise  α'(Y K Y + Λ)α   with Σ_{i ∈ I_u} α_i = 1, Σ_{i ∉ I_u} α_i = 1, α >= 0 score(u, j) = Σ_i y_i α_i K(i,
+        j)
 
-    As many unknowns as there are items, so it is slow by design; many users are solved at once, so that each step reads
-    K once for all of them. With `regularization_negatives` → ∞ it becomes ECF-OMD.
+    There are as many unknowns as items, which is much more work than CF-KOMD. Many users are solved together, so that
+    each iteration reads K once for all of them. With `regularization_negatives` → ∞ it becomes ECF-OMD.
 
     Parameters
     ----------
-    kernel
-        The name of a kernel or an object of `komd.kernels`.
-    regularization
+    kernel : str or Kernel
+        Name of a kernel or an object of `komd.kernels`.
+    regularization : float
         λ_p, on the items of the history.
-    regularization_negatives
+    regularization_negatives : float
         λ_n, on all others.
-    tolerance
-        How far the objective may be from its minimum (a certified duality gap). A score is then within its square
-        root of the exact one (K(i, i) being at most 1), on every machine; it does not depend on the block at all.
-        Gaps below 1e-16 times the larger λ are rounding and are not asked for.
-    max_iterations
-        After so many, SolverError.
-    weighting, half_life
+    tolerance : float
+        How far the objective may be from its minimum (a certified duality gap). Iterations go on until scores are
+        estimated to be within about 1e-9 of the exact ones too, unless λ_n is small beside the eigenvalues of K beyond
+        the largest; then scores are within the square root of the tolerance (if K(i, i) is at most 1). Gaps below 1e-16
+        λ_n or 1e-14 λ_p are rounding and are not asked for.
+    max_iterations : int
+        SolverError is raised for a problem that needs more.
+    weighting : {"log", "sqrt", "linear", "none"}
         As in `CFKOMD`: λ_p / h_i on the items of the history.
+    half_life : str, optional
+        As in `CFKOMD`.
+
+    Raises
+    ------
+    InputError
+        If a parameter is not of its kind or outside of its range.
+
+    Examples
+    --------
+    >>> import komd
+    >>> data = komd.generate(users=200, items=60, activity=8, rng=0)
+    >>> len(komd.CFOMD().fit(data).recommend("user-00042", n=3))
+    3
     """
 
     def __init__(
@@ -77,11 +107,12 @@ class CFOMD(WeightedHistories, Recommender):
         self.weighting = one_of("weighting", weighting, WEIGHTINGS)
         self.half_life = half_life_text(half_life)
 
-    _K: NDArray[np.float32]
+    _kernel: _PreparedKernel
 
     def learn(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> None:
         m = len(catalogue.order)
         needed = 4 * m * m
+        needed += int(max(VECTORS * 4 * min(_RANK, m), count(threads) * _ARRAYS * 8 * _users_together(m)) * m)
         if needed > budget(memory):
             raise InputError(
                 f"CFOMD works on all of K, dense: {readable(needed)} for {m:,} items, and the budget is "
@@ -89,126 +120,228 @@ class CFOMD(WeightedHistories, Recommender):
             )
         rows = catalogue.histories.rows
         entries = KernelEntries.of(kernel_named(self.kernel), rows, m)
-        self._prepare(dense_from_counts(entries, rows, threads).values)
-
-    def _prepare(self, K: NDArray[np.float32]) -> None:
-        """Keep K, and the largest eigenvalue of the centred K: the weights of a side move by vectors that sum to zero.
-
-        Centring removes the eigenvalue that belongs to popularity alone, which makes the steps several times longer.
-        """
-        from komd._core.two_simplexes import multiply_symmetric
-
-        self._K = K
-        x = np.random.default_rng(0).standard_normal((1, len(K)))
-        y = np.empty_like(x)
-        bound = 0.0
-        for _ in range(100):  # power iteration; its estimate is from below, hence the margin
-            x -= x.mean()
-            multiply_symmetric(K, x, y)
-            y -= y.mean()
-            bound, before = float(np.sqrt((y * y).sum())), bound
-            if bound == 0 or abs(bound - before) < 1e-4 * bound:
-                break
-            x = y / bound
-        self._largest = max(1.02 * bound, 1e-9)
+        self._kernel = _PreparedKernel.of(dense_from_counts(entries, rows, threads), threads)
 
     def _users_per_block(self) -> int:
-        # Wide enough to read K once for many users; narrow enough that Ctrl-C does not wait long for an iteration.
-        return int(np.clip(_PRODUCTS // len(self.catalogue.order) ** 2, 1, 64))
+        return _users_together(len(self.catalogue.order))
 
-    def _solve(self, histories: Histories) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """β = yα (users × items) and duality gaps (docs/guide/maths.md, "Solving CF-OMD").
+    def _solve(self, histories: Histories) -> _Answers:
+        """Weights, scores and duality gaps (docs/guide/maths.md, "Solving CF-OMD").
 
         Users who are done leave the block. A user who has every item has no negatives: their side of the problem is
         CF-KOMD's with q = 0, and they have nothing to be recommended; uniform weights stand in.
         """
-        from komd._core.two_simplexes import (
-            TwoSimplexProblem,
-            measure_gaps,
-            multiply_symmetric,
-            scratch_for,
-            state_for,
-            step_users,
-        )
+        from komd._core.deflated_steps import deflated_scratch, start_users, step_deflated
+        from komd._core.two_simplexes import TwoSimplexProblem, measure_gaps, state_for, step_users
+        from komd._core.wide_products import multiply_symmetric
 
-        lam_n, m = float(self.regularization_negatives), len(self.catalogue.order)
-        beta, gaps = np.zeros((len(histories), m)), np.zeros(len(histories))
-        beta[histories.lengths == m] = 1.0 / m
+        kernel, lam_n, m = self._kernel, float(self.regularization_negatives), len(self.catalogue.order)
+        K = kernel.K
+        shape = (len(histories), m)
+        answers = _Answers(np.zeros(shape), np.zeros(shape), np.zeros(len(histories)))
+        everything = np.flatnonzero(histories.lengths == m)
+        answers.beta[everything] = 1.0 / m
+        answers.scores[everything] = kernel.S / m
         active = np.flatnonzero((histories.lengths > 0) & (histories.lengths < m)).astype(np.int32)
+        if not len(active):
+            return answers
         rows = histories.take(active)
         given = self.interaction_weights(rows)
         h: NDArray[np.float64] = np.ones(len(rows.indices)) if given is None else given.astype(np.float64)
         lam_p: NDArray[np.float64] = float(self.regularization) / h
         owner = np.repeat(np.arange(len(rows)), rows.lengths)
         # Half gradients are of the size of λ; of an item that counts less, its weight is smaller.
-        sizes = np.full(len(rows), lam_n)
-        if len(rows):
-            least = np.minimum.reduceat(lam_p, rows.indptr[:-1])
-            sizes = np.maximum(sizes, least if given is None else _UNEVEN * least)
-        tolerances = np.maximum(float(self.tolerance), _ROUNDING * sizes)
+        roundings = np.maximum(_ROUNDING * lam_n, _ROUNDING_OF_HISTORY * np.minimum.reduceat(lam_p, rows.indptr[:-1]))
+        tolerances = np.maximum(float(self.tolerance), roundings)
         state = state_for(rows.indptr, rows.indices, m, h / np.bincount(owner, h, len(rows))[owner])
-        scratch = scratch_for(int(rows.lengths.max(initial=0)), m)
-        multiply_symmetric(self._K, state.a, state.Ka)
-        state.Ka_before[:] = state.Ka
-        for _ in range(int(self.max_iterations)):
-            if not len(active):
-                break
-            step = 1.0 / (2.0 * self._largest)
-            problem = TwoSimplexProblem(self._K, rows.indptr, rows.indices, lam_p, lam_n, step, 0.1 * tolerances)
-            step_users(problem, state, scratch)
-            multiply_symmetric(self._K, state.a, state.Ka)
+        scratch = deflated_scratch(int(rows.lengths.max()), m, kernel.U.shape[1])
+        rounds = _DEFLATED if kernel.left_by_an_iteration(lam_n) <= _SLOWEST else 0
+        for iteration in range(int(self.max_iterations)):
+            step = 1.0 / (2.0 * kernel.largest) if iteration >= rounds else 0.0
+            problem = TwoSimplexProblem(K, rows.indptr, rows.indices, lam_p, lam_n, step, 0.1 * tolerances)
+            if iteration == 0 and rounds:
+                start_users(problem, kernel.deflation(lam_n, 0), state, scratch)
+            elif iteration == 0:
+                multiply_symmetric(K, state.a, state.Ka)
+            if iteration == rounds:
+                state.a_before[:], state.Ka_before[:] = state.a, state.Ka
+            if iteration < rounds:
+                step_deflated(problem, kernel.deflation(lam_n, iteration), state, scratch)
+            else:
+                step_users(problem, state, scratch.sides)
+            multiply_symmetric(K, state.a, state.Ka)
+            before = state.change.copy()
             measure_gaps(problem, state)
-            gaps[active] = state.gap
-            done = state.gap <= tolerances
-            if done.any():
-                owners = np.repeat(active, rows.lengths)
-                beta[active[done]] = -state.a[done]
-                finished = np.isin(owners, active[done])
-                beta[owners[finished], rows.indices[finished]] = state.p[finished]
-                left = np.flatnonzero(~done).astype(np.int32)
-                state = state._replace(
-                    p=state.p[~finished], **{name: getattr(state, name)[left] for name in state._fields if name != "p"}
-                )
-                active, rows, lam_p, tolerances = active[left], rows.take(left), lam_p[~finished], tolerances[left]
-        if len(active):
-            raise SolverError(
-                f"{len(active)} of {len(histories)} problems were not solved in {self.max_iterations} iterations: the "
-                f"gap is still {gaps[active].max():.3g}, asked for {tolerances.max():g}; raise "
-                "max_iterations or tolerance"
+            answers.gaps[active] = state.gap
+            # The next change would be as much smaller as this one was.
+            last = np.where(before < np.inf, np.maximum(before, state.change), state.change)
+            ahead = state.change**2 / np.maximum(last, np.finfo(float).tiny)
+            done = (state.gap <= tolerances) & ((ahead <= _CLOSE) | (iteration >= rounds))
+            if not done.any():
+                continue
+            owners = np.repeat(active, rows.lengths)
+            finished = np.isin(owners, active[done])
+            answers.beta[active[done]] = -state.a[done]
+            answers.beta[owners[finished], rows.indices[finished]] = state.p[finished]
+            answers.scores[active[done]] = state.scores[done]
+            left = np.flatnonzero(~done).astype(np.int32)
+            if not len(left):
+                return answers
+            state = state._replace(
+                p=state.p[~finished], **{name: getattr(state, name)[left] for name in state._fields if name != "p"}
             )
-        return beta, gaps
+            active, rows, lam_p, tolerances = active[left], rows.take(left), lam_p[~finished], tolerances[left]
+        raise SolverError(
+            f"{len(active)} of {len(histories)} problems were not solved in {self.max_iterations} iterations: the "
+            f"gap is still {answers.gaps[active].max():.3g}, asked for {tolerances.max():g}; raise "
+            "max_iterations or tolerance"
+        )
 
     def _score(self, histories: Histories, scores: NDArray[np.float64]) -> None:
-        from komd._core.two_simplexes import multiply_symmetric
-
-        multiply_symmetric(self._K, self._solve(histories)[0], scores)
+        scores[:] = self._solve(histories).scores
 
     def _explain(self, history: Histories, items: NDArray[np.int32]) -> Contributions:
-        beta = self._solve(history)[0][0]
+        beta = self._solve(history).beta[0]
         weights = beta[history.indices]
-        columns = self._K[:, items]
+        columns = self._kernel.K[:, items]
         similarities = columns[history.indices]
         beta[history.indices] = 0.0
         return Contributions(weights, similarities, weights[:, None] * similarities, beta @ columns, history.indices)
 
     def similarities_to(self, item: int) -> NDArray[np.float32]:
-        out: NDArray[np.float32] = self._K[item]
+        out: NDArray[np.float32] = self._kernel.K[item]
         return out
 
     def learned_arrays(self) -> Arrays:
-        return {"matrix": self._K}
+        return {"matrix": self._kernel.K}
 
     def _layouts(self) -> list[set[str]]:
         return layouts("dense")
 
     def _restore(self, arrays: Arrays) -> None:
-        self._prepare(restored(arrays, len(arrays["order"])).stored.dense)
+        self._kernel = _PreparedKernel.of(DenseMatrix(restored(arrays, len(arrays["order"])).stored.dense))
 
     def solve(self, user: Any = None, *, history: Any = None, dislikes: Any = None, at: Any = None) -> Solution:
-        """The solved problem of a known user, or of a stranger with this history; arguments are as in `explain`."""
+        """Return the solution of one user's convex problem, on the items of the history and on all others.
+
+        Parameters
+        ----------
+        user, history, dislikes, at
+            As in `CFKOMD.solve`.
+
+        Returns
+        -------
+        Solution
+            All items, their weights on both sides and the duality gap.
+
+        Raises
+        ------
+        UnknownIdError
+            If the user or an item is unknown.
+        InputError
+            If not exactly one of `user` and `history` is given, or the history is empty.
+        SolverError
+            If the gap is not reached.
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> solution = komd.CFOMD().fit(data).solve("user-00042")
+        >>> bool(solution.gap < 1e-6)
+        True
+        """
         row = one_problem(self.catalogue, user, history, dislikes, at)
-        beta, gaps = self._solve(row)
-        positive = np.zeros(len(beta[0]), bool)
+        answers = self._solve(row)
+        positive = np.zeros(answers.beta.shape[1], bool)
         positive[row.indices] = True
         items = self.catalogue.item_ids(np.arange(len(positive), dtype=np.int32)).to_pylist()
-        return Solution(items, np.abs(beta[0]), positive, float(gaps[0]))
+        return Solution(items, np.abs(answers.beta[0]), positive, float(answers.gaps[0]))
+
+
+class _Answers(NamedTuple):
+    """Of a block of users: β = yα, scores Kβ (both users × items), duality gaps."""
+
+    beta: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    gaps: NDArray[np.float64]
+
+
+def _users_together(items: int) -> int:
+    # Wide enough to read K once for many users; narrow enough that Ctrl-C does not wait long for an iteration.
+    return int(np.clip(_PRODUCTS // items**2, 1, _BLOCK))
+
+
+@dataclass(frozen=True, eq=False)
+class _PreparedKernel:
+    """K, and what is known of it before any user is solved."""
+
+    K: NDArray[np.float32]
+    S: NDArray[np.float64]
+    """Row sums of K."""
+    U: NDArray[np.float32]
+    """Leading eigenvectors, times the roots of their eigenvalues."""
+    beyond: float
+    """The largest eigenvalue of K - U U', nearly."""
+
+    @classmethod
+    def of(cls, matrix: DenseMatrix, threads: int | None = None) -> _PreparedKernel:
+        chosen = int(np.count_nonzero(matrix.diagonal()))
+        if not chosen:
+            return cls(matrix.values, matrix.sums(threads), np.zeros((matrix.items, 1), np.float32), 0.0)
+        spectrum = leading(matrix, min(_RANK, chosen), chosen, threads=threads)
+        U = (spectrum.vectors * np.sqrt(spectrum.values)).astype(np.float32)
+        beyond = max(spectrum.beyond_found, 1e-5 * float(spectrum.values[0]))  # single precision leaves so much
+        return cls(matrix.values, matrix.sums(threads), U, beyond)
+
+    def left_by_an_iteration(self, lam_n: float) -> float:
+        """What a step with U leaves of an error at most, nearly."""
+        return 0.5 * self.beyond / (lam_n + 0.5 * self.beyond) if self.beyond > 0 else 0.0
+
+    def deflation(self, lam_n: float, iteration: int) -> Deflation:
+        """What an iteration takes in place of K: σ goes through Chebyshev's nodes if λ_n is large beside what is left.
+
+        If it is not, an iteration might increase errors that only later ones decrease; then σ is always in the middle.
+        """
+        from komd._core.deflated_steps import Deflation
+
+        part = _NODES[iteration % len(_NODES)] if lam_n >= 4.0 * self.beyond else 0.5
+        share = 1.0 - part * (1.0 - lam_n / (lam_n + self.beyond)) if self.beyond > 0 else 1.0
+        arrays = (self.U, self._columns, self._gram, self._sums, self.S)
+        return Deflation(*arrays, tau=lam_n + part * self.beyond, share=share)
+
+    @cached_property
+    def _columns(self) -> NDArray[np.float32]:
+        return np.ascontiguousarray(self.U.T)
+
+    @cached_property
+    def _sums(self) -> NDArray[np.float64]:
+        out: NDArray[np.float64] = self.U.sum(axis=0, dtype=np.float64)
+        return out
+
+    @cached_property
+    def _gram(self) -> NDArray[np.float64]:
+        wide = self.U.astype(np.float64)
+        out: NDArray[np.float64] = np.einsum("jk,jl->kl", wide, wide)
+        return out
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest eigenvalue of the centred K: the weights of a side move by vectors that sum to zero.
+
+        Centring removes the eigenvalue that belongs to popularity alone, which makes the steps several times longer.
+        """
+        from komd._core.wide_products import multiply_symmetric
+
+        x = np.random.default_rng(0).standard_normal((1, len(self.K)))
+        y = np.empty_like(x)
+        bound = 0.0
+        for _ in range(100):  # power iteration; its estimate is from below, hence the margin
+            x -= x.mean()
+            multiply_symmetric(self.K, x, y)
+            y -= y.mean()
+            bound, before = float(np.sqrt((y * y).sum())), bound
+            if bound == 0 or abs(bound - before) < 1e-4 * bound:
+                break
+            x = y / bound
+        return max(1.02 * bound, 1e-9)

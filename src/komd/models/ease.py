@@ -14,26 +14,28 @@ __all__ = ["EASE"]
 
 
 class EASE(Neighbourhood):
-    """Embarrassingly shallow autoencoder (Steck, 2019): a linear model from items to items, solved exactly.
+    """Embarrassingly shallow autoencoder (Steck, 2019): a linear model from items to items, in closed form.
 
-        minimise  ‖R − RB‖² + λ‖B‖²   over B with a zero diagonal
-        P = (G + λI)⁻¹,   B(i, j) = −P(i, j) / P(j, j) for i ≠ j,   score(u, j) = Σ_{i ∈ I_u} B(i, j)
+        minimise  ‖R − RB‖² + λ‖B‖²   over B with a zero diagonal P = (G + λI)⁻¹,   B(i, j) = −P(i, j) / P(j, j) for i ≠
+        j,   score(u, j) = Σ_{i ∈ I_u} B(i, j)
 
-    where G = R'R holds the co-occurrence counts. What is inverted, block by block in double precision, is G or, where
-    users with two items or more are fewer than items, a matrix between these users that gives the same B
-    (`matrix/regression.py`). B is kept in single precision, 4 bytes for each pair of items, or in the form of the
-    second inverse where that does not fit the memory. While fitting, an inverse takes 8 bytes for each pair. An item
-    nobody chose has an empty row and column, and a score of zero. Weights may be negative: an item can speak against
-    another.
+    G = R'R holds the co-occurrence counts. Weights may be negative: an item can count against another. If there are
+    fewer users (with two items or more) than items, a matrix between users is inverted instead, which gives the same B.
+    Inversion is in double precision, block by block, and takes 8 bytes per entry; B is stored in single precision, 4
+    bytes per entry. An item that nobody chose has an empty row and column, and a score of zero.
 
     Parameters
     ----------
-    regularization
-        λ > 0: larger shrinks B.
-    storage
-        "dense": B, every entry; "dual": the inverse between users, from which rows of B are computed when they are
-        needed. By default dense, unless only the inverse between users fits the memory. The answers are the same to
-        single precision.
+    regularization : float
+        λ > 0. Larger values shrink B.
+    storage : {"dense", "dual"}, optional
+        "dense": all of B. "dual": the inverse between users, from which rows of B are computed when needed. None:
+        dense, unless only the dual form fits the memory. The answers agree to single precision.
+
+    Raises
+    ------
+    InputError
+        If a parameter is not of its kind or outside of its range.
 
     Examples
     --------

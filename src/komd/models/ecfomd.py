@@ -8,10 +8,30 @@ __all__ = ["ECFOMD"]
 
 
 class ECFOMD(CFKOMD):
-    """Efficient CF-OMD: the negatives are their centroid, the kernel is the cosine.
+    """Efficient CF-OMD (ECF-OMD): the kernel is the cosine, the negatives are replaced by their centroid.
 
-    The paper's method and no more: parameters are those of `CFKOMD` without the kernel and its further stages. For
-    these use `CFKOMD(kernel="linear", ...)`.
+    This is the paper's method as published. It is `CFKOMD` with the linear kernel and without further stages; use
+    `CFKOMD(kernel="linear", ...)` for those.
+
+    Parameters
+    ----------
+    regularization : float
+        λ_p >= 0. Larger values spread the weights more evenly over the history.
+    negatives : {"exact", "mean"}
+        As in `CFKOMD`.
+    tolerance : float
+        KKT gap to which every problem is solved.
+    weighting : {"log", "sqrt", "linear", "none"}
+        As in `CFKOMD`.
+    half_life : str, optional
+        As in `CFKOMD`.
+    storage : {"dense", "sparse", "streamed"}, optional
+        As in `CFKOMD`.
+
+    Raises
+    ------
+    InputError
+        If a parameter is not of its kind or outside of its range.
 
     Examples
     --------

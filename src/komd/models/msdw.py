@@ -11,22 +11,27 @@ __all__ = ["MSDW"]
 
 
 class MSDW(KernelNeighbourhood):
-    """The method that won the Million Song Dataset challenge: neighbours by asymmetric cosine, nothing to solve.
+    """Nearest neighbours by asymmetric cosine: the method that won the Million Song Dataset challenge.
 
-        M(i, j) = ( |U_i ∩ U_j| / (|U_j|^α |U_i|^(1−α)) )^locality        i in the history, j the candidate
-        score(u, j) = Σ_{i ∈ I_u} M(i, j)
+        M(i, j) = ( |U_i ∩ U_j| / (|U_j|^α |U_i|^(1−α)) )^locality        i in the history, j the candidate score(u, j)
+        = Σ_{i ∈ I_u} M(i, j)
 
-    The diagonal is 1; it counts only where what a user has already is not left out.
+    The diagonal is 1; it counts only with `exclude_seen=False`.
 
     Parameters
     ----------
-    alpha
-        From 0 to 1. At 0 an item gives by the share of its users who chose the candidate too, which favours popular
-        candidates; at 1 by the share of the candidate's users who chose it, which favours rare ones; ½ is the cosine.
-    locality
-        The power of the similarity: above 1 the nearest neighbours count for more.
-    storage
-        How to hold M: see `CFKOMD`.
+    alpha : float
+        From 0 to 1. At 0, M(i, j) is the share of the users of i who also chose j, which favours popular candidates. At
+        1, it is the share of the users of j who also chose i, which favours rare ones. 0.5 is the cosine.
+    locality : float
+        Exponent of the similarity. Above 1, the nearest neighbours count more.
+    storage : {"dense", "sparse", "streamed"}, optional
+        How to hold M; see `CFKOMD`.
+
+    Raises
+    ------
+    InputError
+        If a parameter is not of its kind or outside of its range.
 
     Examples
     --------

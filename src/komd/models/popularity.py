@@ -19,7 +19,10 @@ __all__ = ["Popularity"]
 
 
 class Popularity(Updatable):
-    """Scores every item by how many users chose it. M = 0, S = popularity, b = −1.
+    """Score every item by the number of its users: the same order for everyone.
+
+    It is the baseline of every comparison, and what users without a history get from any model. In the terms of
+    ARCHITECTURE.md: M = 0, S = popularity, b = −1.
 
     Examples
     --------

@@ -42,10 +42,27 @@ _KERNELS = {c.__name__: c for c in (DotProduct, Jaccard, Linear, Polynomial, RBF
 
 
 def model_from_text(text: str) -> Recommender:
-    """The unfitted model that a text such as its `repr` describes.
+    """Make the unfitted model that a text describes, such as a model's `repr`.
 
-    Only names of models and kernels, keywords and literals are understood; nothing is evaluated.
+    Only names of models and kernels, keywords and literals are accepted; nothing is evaluated.
 
+    Parameters
+    ----------
+    text : str
+        The text, such as `"CFKOMD(kernel=Polynomial(degree=2, c=4))"`, or the name of a model alone.
+
+    Returns
+    -------
+    Recommender
+        The model.
+
+    Raises
+    ------
+    InputError
+        If the text cannot be parsed, or a name or value in it is invalid.
+
+    Examples
+    --------
     >>> model_from_text("CFKOMD(kernel=Polynomial(degree=2, c=4), regularization=0.01)")
     CFKOMD(kernel=Polynomial(degree=2, c=4))
     >>> model_from_text("ECFOMD")
@@ -62,11 +79,30 @@ def model_from_text(text: str) -> Recommender:
 
 
 def load(path: str | Path, *, verify: bool = True) -> Recommender:
-    """The model saved in a folder. Its arrays are mapped; before that every byte is read once to check it.
+    """Load a saved model from its folder.
 
-    `verify=False` does not check floating-point arrays: quicker where files are large, and only for files that were
-    checked before, since damage there changes answers. Everything else is checked always.
+    Arrays are memory-mapped. Before that, every byte is read once to compare checksums.
 
+    Parameters
+    ----------
+    path : str or Path
+        The folder that `save` wrote.
+    verify : bool
+        Whether to check floating-point arrays. `False` is faster for large files, but damage would change answers
+        without notice: use it only for files that were checked before. Everything else is always checked.
+
+    Returns
+    -------
+    Recommender
+        The fitted model, with all updates of its journal.
+
+    Raises
+    ------
+    ModelFileError
+        If there is no model, if it is damaged, or if it was written by a newer version of komd.
+
+    Examples
+    --------
     >>> load("nowhere.komd")
     Traceback (most recent call last):
     komd.errors.ModelFileError: no model at nowhere.komd

@@ -12,27 +12,31 @@ __all__ = ["RP3Beta"]
 
 
 class RP3Beta(KernelNeighbourhood):
-    """A random walk user → item → user → item, re-ranked (Paudel, Christoffel, Newell & Bernstein, 2017).
+    """Random walk user → item → user → item, re-ranked (Paudel, Christoffel, Newell & Bernstein, 2017).
 
-    From an item the walk goes to one of its d_i users, from a user v to one of their a_v items, all equally likely:
-    p(i → v) = 1 / d_i and p(v → j) = 1 / a_v. Probabilities are raised to the power α, and the candidate's popularity
-    to the power β is divided out:
+    From an item the walk goes to one of its d_i users, from a user v to one of their a_v items, all equally likely: p(i
+    → v) = 1 / d_i and p(v → j) = 1 / a_v. Probabilities are raised to the power α, and the result is divided by the
+    popularity of the candidate to the power β:
 
-        M(i, j) = Σ_{v ∈ U_i ∩ U_j} p(i → v)^α p(v → j)^α / d_j^β  =  d_i^−α d_j^−β Σ_{v ∈ U_i ∩ U_j} a_v^−α
-        score(u, j) = Σ_{i ∈ I_u} M(i, j)
+        M(i, j) = Σ_{v ∈ U_i ∩ U_j} p(i → v)^α p(v → j)^α / d_j^β  =  d_i^−α d_j^−β Σ_{v ∈ U_i ∩ U_j} a_v^−α score(u, j)
+        = Σ_{i ∈ I_u} M(i, j)
 
-    The first step, p(u → i)^α = a_u^−α, is the same for all items of a user and left out: it changes no order. Every
-    neighbour is kept: nothing is cut to the k nearest. The diagonal is the walk's own, its way back to i; it counts
-    only where what a user has already is not left out.
+    The first step, p(u → i)^α = a_u^−α, is the same for all items of a user and is left out: it does not change the
+    order. All neighbours are kept. The diagonal counts only with `exclude_seen=False`.
 
     Parameters
     ----------
-    alpha
-        Power of the probabilities: above 1 the likely ways count for more, below 1 for less.
-    beta
-        How much of the candidate's popularity is taken off; 0 is P3α, and with α = 1 the plain walk.
-    storage
-        How to hold M: see `CFKOMD`.
+    alpha : float
+        Exponent of the probabilities. Above 1, likely paths count more; below 1, less.
+    beta : float
+        Exponent of the candidate's popularity that is divided out. 0 is P3α; with α = 1, the plain walk.
+    storage : {"dense", "sparse", "streamed"}, optional
+        How to hold M; see `CFKOMD`.
+
+    Raises
+    ------
+    InputError
+        If a parameter is not of its kind or outside of its range.
 
     Examples
     --------

@@ -25,7 +25,17 @@ _TRIES = 100  # of an update, while others change the same folder
 
 
 class SavedUpdate(NamedTuple):
-    """What an update of a saved model did."""
+    """What an update of a saved model did.
+
+    Attributes
+    ----------
+    report : UpdateReport or None
+        What changed; None if nothing did.
+    compacted : bool
+        Whether the model was rewritten without a journal.
+    journal : int
+        Size of the journal in bytes.
+    """
 
     report: UpdateReport | None
     """What changed; None if nothing did."""
@@ -47,19 +57,41 @@ def update(
     threads: int | None = None,
     memory: str | int | None = None,
 ) -> SavedUpdate:
-    """Update a saved model: when this returns the update is on the disk, and `komd.load` gives the updated model.
+    """Update a saved model on disk. When this returns, the update is durable and `komd.load` gives the updated model.
 
     Parameters
     ----------
-    path
-        The folder of the model.
-    added, removed, removed_users, repeated, on_unknown
-        As in `model.update`.
-    compact
-        Write the model anew, instead of appending to its journal. This is done anyway when the journal has grown long
-        and when users are removed.
-    threads, memory
-        As in `fit`.
+    path : str or Path
+        Folder of the model.
+    added, removed : Interactions, frame, file or list of pairs, optional
+        Pairs to add and pairs to remove, as in `model.update`.
+    removed_users : list of ids, optional
+        Users to remove with all their pairs.
+    repeated : {"sum", "max", "last", "count"}
+        The weight of a pair that is added again, as in `model.update`.
+    on_unknown : {"error", "skip"}
+        What to do if a pair or user to remove is not in the model.
+    compact : bool
+        Rewrite the model instead of appending to its journal. This happens anyway when the journal is long and when
+        users are removed.
+    threads : int, optional
+        Number of threads, as in `fit`.
+    memory : str or int, optional
+        Memory budget, as in `fit`.
+
+    Returns
+    -------
+    SavedUpdate
+        What changed, and the size of the journal.
+
+    Raises
+    ------
+    InputError
+        If there is nothing to update, or the model cannot be updated.
+    UnknownIdError
+        If something to remove is unknown and `on_unknown` is "error".
+    ModelFileError
+        If there is no model at `path`, or it is damaged.
 
     Examples
     --------

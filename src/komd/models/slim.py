@@ -37,33 +37,37 @@ _COUNTING = 64 * 40  # bytes for each column, in each thread, while R'R is count
 
 
 class SLIM(Neighbourhood):
-    """Sparse linear method: the column of every item is regressed on the columns of all others.
+    """Sparse linear method (Ning & Karypis, 2011): the column of each item is regressed on those of all others.
 
     For each item j, with r_j its column of R,
 
         minimise  ½‖r_j − R w‖² + l1 ‖w‖₁ + ½ l2 ‖w‖²   over w >= 0, w_j = 0
 
-    and score(u, j) = Σ_{i ∈ I_u} w_i. Nothing depends on a seed.
+    and score(u, j) = Σ_{i ∈ I_u} w_i. Nothing depends on a random seed.
 
-    Solved by coordinate descent over the items that share more than `l1` users with j, all others having no weight.
-    Items that the same users chose have equal weights and are solved once. Where items have few users, no item-item
-    matrix is needed beside the result; where they have 32 users and more, on average, the Gram matrix R'R is held if it
-    takes no more than half of the memory budget. The two ways agree as far as `tolerance` says.
+    Solved by coordinate descent over the items that share more than `l1` users with j; all others have weight 0. Items
+    with identical users have equal weights and are solved once. If items have 32 users or more on average, the Gram
+    matrix R'R is held, provided that it takes at most half of the memory budget; otherwise no item-item matrix is
+    needed beside the result. Both ways agree within `tolerance`.
 
-    scikit-learn's `ElasticNet(positive=True, fit_intercept=False)` divides the squared error by the number of users n
+    scikit-learn's `ElasticNet(positive=True, fit_intercept=False)` divides the squared error by the number of users n,
     and so solves the same problem with alpha = (l1 + l2) / n and l1_ratio = l1 / (l1 + l2).
 
     Parameters
     ----------
-    l1
-        The penalty that makes W sparse, counted in users: an item that shares no more than `l1` users with j has no
-        weight in j's regression.
-    l2
-        The penalty that shares weight between items that say the same, counted in users as well.
-    tolerance
-        Every problem is solved until no single weight, the others being kept, would move by more than this.
-    max_iterations
-        Sweeps over the weights of one item; a problem that needs more raises SolverError.
+    l1 : float
+        Penalty that makes W sparse, in users: an item that shares at most `l1` users with j has no weight for j.
+    l2 : float
+        Penalty that distributes weight between items that carry the same information, also in users.
+    tolerance : float
+        Each problem is solved until no single weight would move by more than this.
+    max_iterations : int
+        Sweeps over the weights of one item; SolverError is raised for a problem that needs more.
+
+    Raises
+    ------
+    InputError
+        If a parameter is not of its kind or outside of its range.
 
     Examples
     --------

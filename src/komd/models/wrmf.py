@@ -19,37 +19,45 @@ __all__ = ["WRMF"]
 
 
 class WRMF(WeightedHistories, FactorModel):
-    """Weighted regularised matrix factorisation of the preference p_ui, 1 for what was chosen and 0 for all else.
+    """Weighted matrix factorisation by alternating least squares (Hu, Koren & Volinsky, 2008).
+
+    The preference p_ui is 1 for chosen items and 0 for all others.
 
         minimise  Σ_ui c_ui (p_ui − x_u · y_i)² + λ (Σ_u ‖x_u‖² + Σ_i ‖y_i‖²),   c_ui = 1 + alpha h_ui if chosen, else 1
 
-    h_ui = 1 unless the data have weights or a half-life is set; below it is left out.
+    h_ui is 1 unless the data has weights or a half-life is set.
 
-    implicit finds the factors of the items. Those of a user, known or not, are then always solved for exactly from
-    their history (fold-in): x_u = W_u Σ_{i ∈ I_u} (1 + alpha) y_i with W_u = (Y'Y + alpha Σ_{i ∈ I_u} y_i y_i' + λI)⁻¹.
+    The item factors are computed by implicit. The factors of a user, known or new, are always solved for exactly from
+    the history (fold-in): x_u = W_u Σ_{i ∈ I_u} (1 + alpha) y_i with W_u = (Y'Y + alpha Σ_{i ∈ I_u} y_i y_i' + λI)⁻¹.
     So a score is a sum over the history,
 
         score(u, j) = Σ_{i ∈ I_u} (1 + alpha) s_u(i, j),   s_u(i, j) = y_i' W_u y_j
 
-    and `explain` shows its terms: the weight 1 + alpha, and the similarity s_u of two items in the eyes of u (their
-    section 5).
+    and `explain` shows its terms: the weight 1 + alpha and the similarity s_u(i, j).
 
     Needs the extra `rivals`. The same `rng` gives the same model, whatever the number of threads.
 
     Parameters
     ----------
-    factors
-        The length of the vectors.
-    iterations
+    factors : int
+        Length of the vectors.
+    iterations : int
         Rounds of alternating least squares.
-    regularization
+    regularization : float
         λ.
-    alpha
-        How much more a chosen item counts than one that was not.
-    weighting, half_life
-        What h_ui is for data with weights and times, as in `CFKOMD`.
-    rng
-        The seed of the factors at the start.
+    alpha : float
+        How much more a chosen item counts than one that was not chosen.
+    weighting : {"log", "sqrt", "linear", "none"}
+        How weights are transformed into h_ui, as in `CFKOMD`.
+    half_life : str, optional
+        As in `CFKOMD`.
+    rng : int
+        Seed of the initial factors.
+
+    Raises
+    ------
+    InputError
+        If a parameter is not of its kind or outside of its range.
 
     Examples
     --------

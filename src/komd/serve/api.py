@@ -104,7 +104,9 @@ async def _by_deadline(written: Future[Result], words: str) -> Result:
 def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: ServiceMetrics) -> None:
     """The API of a service. The routes are the application's own: a router in between costs a tenth of a request."""
 
-    async def answer(queue: RequestQueue, work: Callable[[], BaseModel | None], missing: str = "") -> Response:
+    async def answer(
+        queue: RequestQueue, work: Callable[[], BaseModel | dict[str, Any] | None], missing: str = ""
+    ) -> Response:
         if queue in (queues.store, queues.ready):
             service.events.check()
 
@@ -168,7 +170,7 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
 
     # ---- users ------------------------------------------------------------------------------------------------
 
-    @app.post("/v1/events", response_model=schemas.EventsKept, responses=errors(*_BODY), tags=["people"])
+    @app.post("/v1/events", response_model=schemas.EventsKept, responses=errors(*_BODY), tags=["users"])
     async def post_events(posted: schemas.PostedEvents) -> Response:
         """Store what users chose and dislike. When this answers, it is on the disk and part of their next list."""
         try:
@@ -181,7 +183,7 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
         metrics.events.inc(kept.new)
         return json_response(kept)
 
-    @app.delete("/v1/events/{event_id}", response_model=schemas.EventWithdrawn, responses=errors(404), tags=["people"])
+    @app.delete("/v1/events/{event_id}", response_model=schemas.EventWithdrawn, responses=errors(404), tags=["users"])
     async def withdraw_event(event_id: EventId) -> Response:
         """Withdraw one event, as if it had never been posted. If it is not there, also because it was withdrawn: 404.
 
@@ -196,12 +198,12 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
             schemas.EventWithdrawn(event_id=event_id, user_id=gone.user, item_id=gone.item, seq=gone.seq)
         )
 
-    @app.get("/v1/users", response_model=schemas.UserIds, tags=["people"])
+    @app.get("/v1/users", response_model=schemas.UserIds, tags=["users"])
     async def users(prefix: Prefix = "", n: Few = 20) -> Response:
         """Ids of users with this prefix."""
         return await answer(queues.store, lambda: schemas.UserIds(users=service.user_ids(prefix, n)))
 
-    @app.get("/v1/users/{user_id}", response_model=schemas.UserHistory, responses=errors(404), tags=["people"])
+    @app.get("/v1/users/{user_id}", response_model=schemas.UserHistory, responses=errors(404), tags=["users"])
     async def show_user(user_id: UserId) -> Response:
         """Everything that is known of a user."""
         return await answer(queues.store, lambda: service.user_history(user_id), "nothing is known of this user")
@@ -210,7 +212,7 @@ def add_routes(app: FastAPI, service: Service, queues: RequestQueues, metrics: S
         "/v1/users/{user_id}",
         response_model=schemas.Forgotten,
         responses={202: {"model": schemas.Forgotten, "description": "Forgotten, and still to be unlearned"}},
-        tags=["people"],
+        tags=["users"],
     )
     async def forget_user(user_id: UserId) -> Response:
         """Forget a user: their stored events are deleted, and what the model knows of them is no longer used.

@@ -31,6 +31,7 @@ _GAUGE_SECONDS = 1.0
 _REPORT_SECONDS = 1.0
 _FOLLOW_SECONDS = 1.0  # between two looks for what was decided of the candidate
 _AVAILABILITY_SECONDS = 0.5  # between two looks for items that are available or not any more
+_FORGOTTEN_SECONDS = 1.0  # between two looks for users who were forgotten
 
 
 def background_tasks(
@@ -42,6 +43,7 @@ def background_tasks(
     for arm in arms.all:
         yield _watch(arm, metrics, seconds)
     yield _watch_availability(service)
+    yield _watch_forgotten(service)
     yield _watch_store(service.events, metrics)
     yield _report(service, metrics)
     if arms.candidate is not None:
@@ -66,7 +68,7 @@ def _survived(words: str) -> Iterator[None]:
 
 async def _watch(arm: Arm, metrics: ServiceMetrics, seconds: float) -> None:
     """Check for a new model every so many seconds; count all models that were loaded or refused since."""
-    watcher, reloads, refusals = arm.watcher, 0, 0
+    watcher, reloads, refusals, hits, misses = arm.watcher, 0, 0, 0, 0
     while True:
         await asyncio.sleep(seconds)
         try:
@@ -76,6 +78,11 @@ async def _watch(arm: Arm, metrics: ServiceMetrics, seconds: float) -> None:
         metrics.reloads.labels(arm.name).inc(watcher.reloads - reloads)
         metrics.refusals.labels(arm.name).inc(watcher.refusals - refusals)
         reloads, refusals = watcher.reloads, watcher.refusals
+        counts = watcher.current.weights.counts  # which go on with the next model
+        found, solved = counts.hits, counts.misses
+        metrics.weights_found.labels(arm.name).inc(found - hits)
+        metrics.weights_solved.labels(arm.name).inc(solved - misses)
+        hits, misses = found, solved
         metrics.loaded.labels(arm.name).set(watcher.current.loaded)
 
 
@@ -137,6 +144,14 @@ async def _watch_availability(service: Service) -> None:
         await asyncio.sleep(_AVAILABILITY_SECONDS)
         with _survived("reading which items are available"):
             await asyncio.to_thread(service.read_availability)
+
+
+async def _watch_forgotten(service: Service) -> None:
+    """Keep no weights of users who were forgotten, here or by other processes."""
+    while True:
+        await asyncio.sleep(_FORGOTTEN_SECONDS)
+        with _survived("looking for forgotten users"):
+            await asyncio.to_thread(service.drop_forgotten)
 
 
 async def _watch_tokens(tokens: TokenFile, seconds: float) -> None:

@@ -70,7 +70,7 @@ class EventStore:
         self._tables = EventTables(self._engine.dialect)
         self._history_query = self._tables.history_query()  # building a statement takes longer than running it
         self._last_seq, self._count_commit = self._tables.last_seq(), self._tables.count_commit()
-        self._pending = self._tables.pending()
+        self._pending, self._last_forgotten = self._tables.pending(), self._tables.last_forgotten()
         settings = self._tables.settings.c
         self._key_check = sql.select(settings.value).where(settings.name == forget_key.CHECK)
         self._reads, self._writes = StoreCircuit("reads"), StoreCircuit("writes")
@@ -169,6 +169,10 @@ class EventStore:
     def last_seq(self) -> int:
         """The number of the last commit."""
         return int(self._read(self._last_seq)[0][0])
+
+    def last_forgotten(self) -> int:
+        """The number of the commit that forgot a user last; 0 if none was."""
+        return int(self._read(self._last_forgotten)[0][0] or 0)
 
     def changes(self, after: int, *, limit: int = 100_000) -> StoreChanges:
         """What the commits after number `after` changed; 0 is before all.

@@ -207,6 +207,10 @@ class EventTables:
         forgotten = self.forgotten.c
         return sql.select(forgotten.mark).where(*_between(forgotten.seq)).order_by(forgotten.seq, forgotten.mark)
 
+    def last_forgotten(self) -> Any:
+        """The number of the commit that forgot a user last; null if none was."""
+        return sql.select(sql.func.max(self.forgotten.c.seq))
+
     def changed_items(self) -> Any:
         """Rows (item_id, available, seq) of the items whose availability commits after `after` changed, in order."""
         items = self.items.c

@@ -15,7 +15,6 @@ import hmac
 import logging
 import os
 import secrets
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -93,7 +92,7 @@ def beside_model(model: Path) -> Path:
 
 def warning(file: Path) -> str | None:
     """What to say of a file that others can read; None if they cannot."""
-    if file.is_file() and file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+    if file.is_file() and files.readable_by_others(file):
         return f"{file} can be read by others; chmod 600 keeps it to you"
     return None
 

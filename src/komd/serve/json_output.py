@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from fastapi import Response
 from pydantic import BaseModel
+from pydantic_core import to_json
 from starlette.types import Receive, Scope, Send
 
 from komd.serve import request_context
@@ -31,19 +33,19 @@ def _response(body: bytes, status: int = 200) -> Response:
     return kind(body, status, media_type="application/json")
 
 
-def json_response(answer: BaseModel, status: int = 200) -> Response:
+def json_response(answer: BaseModel | dict[str, Any], status: int = 200) -> Response:
     """A response as bytes; made in the thread that computed it."""
-    return _response(answer.model_dump_json().encode(), status)
+    return _response(to_json(answer), status)
 
 
-def json_array(name: str, answers: Iterable[tuple[int, BaseModel]]) -> Response:
-    """The response `{name: [answers]}`, as pydantic would write it, of numbered answers in any order.
+def json_array(name: str, answers: Iterable[tuple[int, dict[str, Any]]]) -> Response:
+    """The response `{name: [answers]}`, of numbered answers in any order.
 
     Each is written when it comes and not kept: the garbage collector stops all threads to visit every object there is,
     and a batch of answers has hundreds of thousands.
     """
     written: dict[int, bytes] = {}
     for k, answer in answers:
-        written[k] = answer.model_dump_json().encode()
+        written[k] = to_json(answer)
         request_context.current().check()
     return _response(b'{"%s":[%s]}' % (name.encode(), b",".join(written[k] for k in sorted(written))))

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from komd.engine.histories import Histories
 from komd.engine.ranking import RankingRequest
 from komd.engine.recommender import Recommender
+from komd.engine.weight_cache import WeightCache, WeightCounts
 from komd.errors import ModelFileError
 from komd.models.registry import load, load_trusted
 from komd.serve import request_context
@@ -32,10 +33,10 @@ from komd.serve.user_row import UserRow, histories_of
 __all__ = ["ModelSnapshot", "RankedList", "Reason"]
 
 _POINTS = 240  # of the curve of popularity
+_KEPT_WEIGHTS = 32 << 20  # bytes of weights that are kept: of about 20,000 users with 165 items each
 
 
-@dataclass(frozen=True)
-class Reason:
+class Reason(NamedTuple):
     """Why an item got its score: contributions of the history's items, the largest first, and the rest of the sum.
 
     Dislikes that count in scores are among the items, and marked. Of the others, what adds and what takes away is
@@ -67,8 +68,17 @@ class RankedList:
 class ModelSnapshot:
     """A model as requests use it."""
 
-    def __init__(self, model: Recommender, version: str, names: ItemNames, masks: CandidateMasks | None = None) -> None:
-        self.model = model
+    def __init__(
+        self,
+        model: Recommender,
+        version: str,
+        names: ItemNames,
+        masks: CandidateMasks | None = None,
+        counts: WeightCounts | None = None,
+    ) -> None:
+        self.weights = WeightCache(_KEPT_WEIGHTS, counts)
+        """The solved weights of histories, of this model alone."""
+        self.model = model.keeping_weights(self.weights)
         self.version = version
         self.release = version
         """The version of the saved model, without the updates that were appended to it."""
@@ -92,8 +102,8 @@ class ModelSnapshot:
     ) -> ModelSnapshot:
         """Load, check and try a model, so that its first request is as fast as any other.
 
-        The names of `before` and their index are used again if the items are the same. A `trusted` folder is written by
-        this service: checksums are not checked.
+        The names of `before` and their index are used again if the items are the same, and its counts go on. A
+        `trusted` folder is written by this service: checksums are not checked.
         """
         model = (load_trusted(path) if trusted else load(path)).view()  # with the updates of its journal
         if not model.serves_strangers:
@@ -105,7 +115,7 @@ class ModelSnapshot:
         same = before is not None and before.names.fits(items, table)
         names = before.names if before is not None and same else ItemNames.of(items, table)
         masks = CandidateMasks.of(model.catalogue, names, rules, None if before is None else before.masks)
-        snapshot = ModelSnapshot(model, version, names, masks)
+        snapshot = ModelSnapshot(model, version, names, masks, None if before is None else before.weights.counts)
         snapshot._warm_up()
         return snapshot
 
@@ -113,8 +123,10 @@ class ModelSnapshot:
         """Compile, touch every page that is mapped, and fail now rather than in a request."""
         for array in self.model.learned_arrays().values():
             array.ravel().view(np.uint8)[::4096].max(initial=0)
-        row = np.arange(min(2, len(self.catalogue.order)), dtype=np.int32)
+        items = np.arange(len(self.catalogue.order), dtype=np.int32)
+        row, weights = items[:2], np.array([2.0, 1.0], np.float32)[: len(items)]
         self.recommend([UserRow(row)], n=3, at=0, reasons=2)
+        self.recommend([UserRow(row, weights, dislikes=items[2:3])], n=3, at=0, reasons=2)  # solved by other code
         self.model.nearest_items(0, 3)
         self.learned_row(text_of(self.catalogue.users[0]))
         self.masks.warm_up()
@@ -236,7 +248,9 @@ class ModelSnapshot:
 
     def _reasons(self, user: Histories, items: NDArray[np.int32], largest: int) -> list[Reason]:
         found = self.model.explained(user, items)
-        disliked = ~np.isin(found.items, user.indices)
+        disliked = np.zeros(len(found.items), np.bool_)
+        if user.dislikes is not None:
+            disliked = ~np.isin(found.items, user.indices)
         # All items of the list at once, one in each column.
         order = np.argsort(-np.abs(found.parts), axis=0, kind="stable")
         shown, hidden = order[:largest], np.take_along_axis(found.parts, order[largest:], axis=0)

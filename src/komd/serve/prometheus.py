@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
-from prometheus_client.process_collector import ProcessCollector
 
 __all__ = ["CONTENT_TYPE", "SHARED", "ServiceMetrics"]
 
@@ -48,6 +47,12 @@ class ServiceMetrics:
         )  # fmt: skip
         self.reloads = Counter("komd_model_reloads", "Models loaded after the first", ["arm"], registry=own)
         self.refusals = Counter("komd_model_refusals", "Models refused", ["arm"], registry=own)
+        self.weights_found = Counter(
+            "komd_weights_found", "Histories whose weights were kept from an earlier request", ["arm"], registry=own
+        )
+        self.weights_solved = Counter(
+            "komd_weights_solved", "Histories whose weights had to be solved", ["arm"], registry=own
+        )
         self.loaded = Gauge(
             "komd_model_loaded_timestamp_seconds", "When the model in use was loaded", ["arm"], registry=own,
             multiprocess_mode="livemin",

@@ -1,8 +1,13 @@
-"""Lists, items and histories of a model as the rows of responses."""
+"""Lists, items and histories of a model as the rows of responses.
+
+A list with its reasons is made of plain dictionaries in the form of `schemas.RecommendationList`: it has hundreds of
+parts, and to make an object of pydantic for each takes longer than the list itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,38 +103,38 @@ def items_of(snapshot: ModelSnapshot, numbers: NDArray[np.int32]) -> list[schema
 
 def list_of(
     snapshot: ModelSnapshot, arm: Arm, user: str | None, ranked: RankedList, unknown: list[str], given_out: str
-) -> schemas.RecommendationList:
-    """A list of a user as it is answered; `given_out` is its id."""
+) -> dict[str, Any]:
+    """A list of a user as it is answered, a `schemas.RecommendationList`; `given_out` is its id."""
     scores = ranked.scores.tolist()
     details, image = snapshot.item_details, snapshot.item_image
     reasons = [None] * len(scores) if ranked.reasons is None else _reasons(snapshot, ranked.reasons)
     rows = [
-        schemas.Recommendation(
-            item_id=text,
-            name=name,
-            rank=k + 1,
-            score=scores[k],
-            popularity=count,
-            popularity_rank=number + 1,
-            details=details(number),
-            image=image(number),
-            why=reasons[k],
-        )
+        {
+            "item_id": text,
+            "name": name,
+            "rank": k + 1,
+            "score": scores[k],
+            "popularity": count,
+            "popularity_rank": number + 1,
+            "details": details(number),
+            "image": image(number),
+            "why": reasons[k],
+        }
         for k, (number, text, name, count) in enumerate(_labels(snapshot, ranked.items))
     ]
-    return schemas.RecommendationList(
-        user_id=user,
-        items=rows,
-        fallback=ranked.fallback,
-        unknown_items=unknown,
-        model=snapshot.version,
-        arm=arm.name,
-        recommendation_id=given_out,
-    )
+    return {
+        "user_id": user,
+        "items": rows,
+        "fallback": ranked.fallback,
+        "unknown_items": unknown,
+        "model": snapshot.version,
+        "arm": arm.name,
+        "recommendation_id": given_out,
+    }
 
 
-def _reasons(snapshot: ModelSnapshot, reasons: Sequence[Reason]) -> list[schemas.Why]:
-    """Why each item of a list got its score. Their items are looked up together."""
+def _reasons(snapshot: ModelSnapshot, reasons: Sequence[Reason]) -> list[dict[str, Any]]:
+    """Why each item of a list got its score, each a `schemas.Why`. Their items are looked up together."""
     items = np.concatenate([reason.items for reason in reasons]) if reasons else _NO_ITEMS
     labels = zip(snapshot.item_texts(items), snapshot.item_names(items), strict=True)
     context, found = request_context.current(), []
@@ -139,20 +144,20 @@ def _reasons(snapshot: ModelSnapshot, reasons: Sequence[Reason]) -> list[schemas
     return found
 
 
-def _why(reason: Reason, labels: Iterator[tuple[str, str]]) -> schemas.Why:
+def _why(reason: Reason, labels: Iterator[tuple[str, str]]) -> dict[str, Any]:
     """One reason; takes the labels of its items."""
     shown = zip(reason.contributions.tolist(), reason.disliked.tolist(), strict=True)
     parts = [
-        schemas.Contribution(item_id=text, name=name, contribution=part, disliked=disliked)
+        {"item_id": text, "name": name, "contribution": part, "disliked": disliked}
         for (part, disliked), (text, name) in zip(shown, labels, strict=False)
     ]
     above, below = reason.others_positive, reason.others_negative
-    others = schemas.Other(
-        items=reason.others,
-        contribution=reason.others_contribution,
-        positive_items=above[0],
-        positive=above[1],
-        negative_items=below[0],
-        negative=below[1],
-    )
-    return schemas.Why(contributions=parts, others=others, global_term=reason.global_term)
+    others = {
+        "items": reason.others,
+        "contribution": reason.others_contribution,
+        "positive_items": above[0],
+        "positive": above[1],
+        "negative_items": below[0],
+        "negative": below[1],
+    }
+    return {"contributions": parts, "others": others, "global_term": reason.global_term}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import ipaddress
 import json
-import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from komd.errors import InputError
+from komd.files import readable_by_others
 from komd.serve.event_types import EVENT_TYPES, EventType
 from komd.serve.item_filters import named_filters
 from komd.serve.token_file import read_tokens
@@ -186,7 +186,7 @@ class Settings:
         warnings = []
         if self.token_file is not None:
             read_tokens(self.token_file)
-            if self.token_file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+            if readable_by_others(self.token_file):
                 warnings.append(f"{self.token_file.name} can be read by others; chmod 600 keeps it to you")
         elif not is_loopback(self.host):
             if not self.insecure:

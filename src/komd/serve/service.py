@@ -63,6 +63,8 @@ class Service:
         self._types = settings.events
         self._ids = RecommendationIds(events.derived_key("recommendation"))
         self.impressions = Impressions()
+        self._forgotten_seq = 0  # of the last commit that forgot a user, as far as it was noticed
+        self._clear_again = False  # whether that was a moment ago
 
     # ---- recommending -----------------------------------------------------------------------------------------
 
@@ -70,17 +72,15 @@ class Service:
         """About how many operations a request with a posted history takes."""
         return self.arms.of(ask.assigned_by).watcher.current.cost.of(ask, len(ask.history or ()))
 
-    def recommend(self, ask: schemas.Ask, most: float = math.inf) -> schemas.RecommendationList:
-        """The list of one user. Raises LargeRequest if that takes more than `most` operations."""
+    def recommend(self, ask: schemas.Ask, most: float = math.inf) -> dict[str, Any]:
+        """The list of one user, a `schemas.RecommendationList`. Raises LargeRequest if it is more work than `most`."""
         return self.recommend_all([ask], most)[0]
 
-    def recommend_all(self, asks: list[schemas.Ask], most: float = math.inf) -> list[schemas.RecommendationList]:
+    def recommend_all(self, asks: list[schemas.Ask], most: float = math.inf) -> list[dict[str, Any]]:
         """The lists of several users, as `answers` gives them, in the order of the requests."""
         return [answer for _, answer in sorted(self.answers(asks, most), key=lambda each: each[0])]
 
-    def answers(
-        self, asks: list[schemas.Ask], most: float = math.inf
-    ) -> Iterator[tuple[int, schemas.RecommendationList]]:
+    def answers(self, asks: list[schemas.Ask], most: float = math.inf) -> Iterator[tuple[int, dict[str, Any]]]:
         """The lists of several users, all of an arm by the same model, each with the number of its request.
 
         Requests with the same options are ranked together, and their lists come together. Raises BatchTooLarge if all
@@ -224,6 +224,19 @@ class Service:
         forgotten = self.events.among_forgotten(learned)
         stored = self.events.users(prefix, n)
         return list(dict.fromkeys([user for user in learned if user not in forgotten] + stored))[:n]
+
+    def drop_forgotten(self) -> None:
+        """Keep no weights of users who were forgotten, by whichever process.
+
+        The caches do not say whose weights they hold, so they are emptied, and once more a moment later: a request that
+        had read the user's history already may have added to them. Answers never depend on it.
+        """
+        last = self.events.last_forgotten()
+        noticed = last > self._forgotten_seq
+        if noticed or self._clear_again:
+            for arm in self.arms.all:
+                arm.watcher.current.weights.clear()
+        self._forgotten_seq, self._clear_again = last, noticed
 
     # ---- reports ----------------------------------------------------------------------------------------------
 

@@ -40,43 +40,153 @@ class ColumnParams(Params):
         self._setDefault(userCol="user", itemCol="item", repeated="sum", predictionCol="prediction")
 
     def setUserCol(self, value: str) -> Self:
-        """Change `userCol`."""
+        """Set `userCol`.
+
+        Parameters
+        ----------
+        value : str
+            The new value; see `KomdRecommender`.
+
+        Returns
+        -------
+        Self
+            This object itself.
+        """
         return self._set(userCol=value)
 
     def setItemCol(self, value: str) -> Self:
-        """Change `itemCol`."""
+        """Set `itemCol`.
+
+        Parameters
+        ----------
+        value : str
+            The new value; see `KomdRecommender`.
+
+        Returns
+        -------
+        Self
+            This object itself.
+        """
         return self._set(itemCol=value)
 
     def setWeightCol(self, value: str) -> Self:
-        """Change `weightCol`."""
+        """Set `weightCol`.
+
+        Parameters
+        ----------
+        value : str
+            The new value; see `KomdRecommender`.
+
+        Returns
+        -------
+        Self
+            This object itself.
+        """
         return self._set(weightCol=value)
 
     def setTimeCol(self, value: str) -> Self:
-        """Change `timeCol`."""
+        """Set `timeCol`.
+
+        Parameters
+        ----------
+        value : str
+            The new value; see `KomdRecommender`.
+
+        Returns
+        -------
+        Self
+            This object itself.
+        """
         return self._set(timeCol=value)
 
     def setTimeUnit(self, value: str) -> Self:
-        """Change `timeUnit`."""
+        """Set `timeUnit`.
+
+        Parameters
+        ----------
+        value : str
+            The new value; see `KomdRecommender`.
+
+        Returns
+        -------
+        Self
+            This object itself.
+        """
         return self._set(timeUnit=value)
 
     def setRatingCol(self, value: str) -> Self:
-        """Change `ratingCol`."""
+        """Set `ratingCol`.
+
+        Parameters
+        ----------
+        value : str
+            The new value; see `KomdRecommender`.
+
+        Returns
+        -------
+        Self
+            This object itself.
+        """
         return self._set(ratingCol=value)
 
     def setLiked(self, value: float) -> Self:
-        """Change `liked`."""
+        """Set `liked`.
+
+        Parameters
+        ----------
+        value : float
+            The new value; see `KomdRecommender`.
+
+        Returns
+        -------
+        Self
+            This object itself.
+        """
         return self._set(liked=value)
 
     def setDisliked(self, value: float) -> Self:
-        """Change `disliked`."""
+        """Set `disliked`.
+
+        Parameters
+        ----------
+        value : float
+            The new value; see `KomdRecommender`.
+
+        Returns
+        -------
+        Self
+            This object itself.
+        """
         return self._set(disliked=value)
 
     def setRepeated(self, value: str) -> Self:
-        """Change `repeated`."""
+        """Set `repeated`.
+
+        Parameters
+        ----------
+        value : str
+            The new value; see `KomdRecommender`.
+
+        Returns
+        -------
+        Self
+            This object itself.
+        """
         return self._set(repeated=value)
 
     def setPredictionCol(self, value: str) -> Self:
-        """Change `predictionCol`."""
+        """Set `predictionCol`.
+
+        Parameters
+        ----------
+        value : str
+            The new value; see `KomdRecommender`.
+
+        Returns
+        -------
+        Self
+            This object itself.
+        """
         return self._set(predictionCol=value)
 
     @property

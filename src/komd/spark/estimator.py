@@ -29,44 +29,48 @@ _PARAMS = {"time": "timeCol", "time_unit": "timeUnit"}  # names of `komd.read`'s
 
 
 class KomdRecommender(ColumnParams, Estimator[Any], DefaultParamsReadable, DefaultParamsWritable):
-    """A komd model fitted by Spark.
+    """Spark estimator that fits a komd model.
 
     Parameters
     ----------
-    model
+    model : str or Recommender
         The model, or its text: `CFKOMD`, `ECFOMD`, `MSDW` or `RP3Beta`, with any of their parameters.
-    userCol, itemCol
-        Columns of ids, of any type that komd takes (whole numbers, text, dates, bytes).
-    weightCol
-        The column of weights: how much each row counts (plays, say); finite numbers > 0. Without it every pair
-        counts 1.
-    timeCol
-        The column of times, for models with a half-life: timestamps, dates, or whole numbers.
-    timeUnit
-        What whole numbers in `timeCol` count since 1970: "ns", "us", "ms", "s", "min", "h" or "d". By default s, ms, us
-        or ns, if all of them lie in 1990 to 2100 then; other numbers are refused.
-    ratingCol
-        The column of ratings, by default one with a recognised name. Without `liked` and `disliked`, rows rated 0 are
-        left out and ratings below 0 refused.
-    liked
-        Rows rated at least this are the histories. Other pairs, and those without a rating, are only seen: nothing is
+    userCol, itemCol : str
+        Columns of ids, of any type that komd accepts (integers, text, dates, bytes).
+    weightCol : str, optional
+        Column of weights, such as play counts: finite numbers > 0. Without it, every pair counts 1.
+    timeCol : str, optional
+        Column of times, for models with a half-life: timestamps, dates or integers.
+    timeUnit : {"ns", "us", "ms", "s", "min", "h", "d"}, optional
+        Unit of integers in `timeCol`, counted from 1970. By default s, ms, us or ns, if all times then lie between 1990
+        and 2100; other numbers are refused.
+    ratingCol : str, optional
+        Column of ratings; by default one with a recognised name. Without `liked` and `disliked`, rows rated 0 are left
+        out and negative ratings are refused.
+    liked : float, optional
+        Rows rated at least this are the histories. Other pairs, and those without a rating, count as seen: nothing is
         learned from them, and they are not recommended.
-    disliked
-        Rows rated at most this are dislikes, never recommended to their user. Without `liked` all others are the
-        histories. Users and items that are in no history are left out.
-    repeated
-        The weight of a pair with several rows: the "sum" of their weights, the largest ("max"), that of the latest row
-        ("last", which needs `timeCol`), or their number ("count", which needs no weights). The time of such a pair is
-        the earliest, with "last" the latest. Of several ratings liked counts before disliked before seen, with "last"
-        that of the latest row. Rows of equal times: liked first, then the larger weight.
-    predictionCol
-        The column of scores that `transform` of the fitted model adds.
-    sharedFolder
-        A folder on storage that the driver and every executor mount at the same path; the model is saved there and
-        memory-mapped. Without it Spark ships the model's files to each executor.
-    memory
-        The budget of a Python worker, such as "2GB", and of the driver for K. By default 60 % of the free memory on the
-        driver, and on a node 60 % of the free memory divided by its cores.
+    disliked : float, optional
+        Rows rated at most this are dislikes, which are never recommended to their user. Without `liked`, all others are
+        the histories. Users and items that are in no history are left out.
+    repeated : {"sum", "max", "last", "count"}
+        Weight of a pair with several rows: the sum of their weights, the largest, that of the latest row ("last", needs
+        `timeCol`), or their number ("count", needs no weights). The time of such a pair is the earliest; with "last",
+        the latest. Of several ratings, liked counts before disliked before seen; with "last", that of the latest row.
+        Rows of equal times: liked first, then the larger weight.
+    predictionCol : str
+        Column of scores that `transform` of the fitted model adds.
+    sharedFolder : str, optional
+        Folder on storage that the driver and every executor mount at the same path; the model is saved there and
+        memory-mapped. Without it, Spark ships the model's files to each executor.
+    memory : str, optional
+        Memory budget of a Python worker, such as "2GB", and of the driver for K. By default 60 % of the free memory on
+        the driver; on a node, 60 % of the free memory divided by its cores.
+
+    Raises
+    ------
+    InputError
+        In `fit`: if a column is missing, or a parameter or a row cannot be used.
 
     Examples
     --------
@@ -107,7 +111,18 @@ class KomdRecommender(ColumnParams, Estimator[Any], DefaultParamsReadable, Defau
         self._set(**{name: value for name, value in given.items() if value is not None})
 
     def setModel(self, value: str | Recommender) -> Self:
-        """Change the model."""
+        """Set `model`.
+
+        Parameters
+        ----------
+        value : str or Recommender
+            The model, or its text.
+
+        Returns
+        -------
+        Self
+            The estimator itself.
+        """
         return self._set(model=_text(value))
 
     def _fit(self, dataset: DataFrame) -> KomdRecommenderModel:

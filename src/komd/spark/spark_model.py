@@ -46,15 +46,26 @@ class _GivenAs(NamedTuple):
 
 
 class KomdRecommenderModel(ColumnParams, Model):
-    """A komd model whose lists are made by Spark's executors, which memory-map the same folder.
+    """A komd model on Spark. Executors memory-map one folder and make the lists.
 
-    `komd` is the model itself, as on one machine. The lists are exactly those that it gives, for any partitioning.
-    `update` makes another model of this one, which never changes.
+    The property `komd` is the model as on one machine. The lists are exactly those that it gives, for any partitioning.
+    `update` returns a new model; a model never changes.
 
-    For models with a half-life, `at` is the moment from which ages are measured, as in `komd`'s `recommend`: "now", a
-    date, a datetime (UTC unless it says otherwise) or ISO text. Methods that make lists take it as an argument;
-    `transform`, and lists without the argument, use the parameter `at` (`setAt`). By default ages are measured from
-    each user's last event. "now" is the moment of the call, whenever Spark computes the frame.
+    For models with a half-life, `at` is the moment from which ages are measured, as in `recommend` of a komd model:
+    "now", a date, a datetime (UTC unless it has a time zone) or ISO text. Methods that make lists take it as an
+    argument; `transform`, and lists without the argument, use the parameter `at` (`setAt`). By default, ages are
+    measured from each user's last event. "now" is the moment of the call, whenever Spark computes the frame.
+
+    Parameters
+    ----------
+    model : Recommender
+        The fitted model.
+    folder : Folder
+        Where executors find it.
+    memory : str or int, optional
+        Memory budget of a Python worker.
+    types : tuple of pyspark.sql.types.DataType, optional
+        Types of user and item ids; by default those of the model.
     """
 
     at: Param[str] = Param(
@@ -92,9 +103,29 @@ class KomdRecommenderModel(ColumnParams, Model):
         shared: bool = False,
         memory: str | int | None = None,
     ) -> Self:
-        """A model saved by komd, here or on one machine. `shared`: every executor mounts it at the same path.
+        """Load a model that was saved by komd, on Spark or on one machine.
 
-        The columns are those of frames of histories and pairs; see `KomdRecommender`.
+        Parameters
+        ----------
+        path : str or Path
+            The folder of the model.
+        userCol, itemCol, weightCol, timeCol, timeUnit, ratingCol, liked, disliked, repeated
+            As in `KomdRecommender`: columns of frames of histories and pairs.
+        shared : bool
+            Whether every executor mounts the folder at the same path.
+        memory : str or int, optional
+            Memory budget of a Python worker.
+
+        Returns
+        -------
+        KomdRecommenderModel
+
+        Raises
+        ------
+        InputError
+            If there is no Spark session, or the model does not run on Spark.
+        ModelFileError
+            If there is no model at `path`, or it is damaged.
         """
         columns = {"userCol": userCol, "itemCol": itemCol, "weightCol": weightCol, "timeCol": timeCol}
         columns |= {"timeUnit": timeUnit, "ratingCol": ratingCol, "repeated": repeated}
@@ -115,11 +146,28 @@ class KomdRecommenderModel(ColumnParams, Model):
         return self._model.view()
 
     def save(self, path: str | Path) -> None:
-        """Write the model to a folder on the driver: `komd.load` reads it, and so does `load` here."""
+        """Write the model to a folder on the driver; `komd.load` and `KomdRecommenderModel.load` read it.
+
+        Parameters
+        ----------
+        path : str or Path
+            The folder.
+        """
         self.komd.save(path)
 
     def setAt(self, value: Any) -> Self:
-        """Change `at`."""
+        """Set `at`.
+
+        Parameters
+        ----------
+        value : str, date or datetime
+            The moment from which ages are measured.
+
+        Returns
+        -------
+        Self
+            The model itself.
+        """
         moment(value)
         return self._set(at=str(value))
 
@@ -132,26 +180,39 @@ class KomdRecommenderModel(ColumnParams, Model):
         onUnknown: OnUnknown = "error",
         sharedFolder: str | Path | None = None,
     ) -> KomdRecommenderModel:
-        """A new model that has learned the pairs of one frame and unlearned those of another; this one stays as it is.
+        """Return a new model with pairs added and removed; this one stays as it is.
 
-        It equals a model fitted to the pairs that remain, to the last bit, and has the same parameters. Users and items
-        may be new; those whose last pair is removed are dropped. Removals come first. Frames may be empty.
+        The new model equals one fitted to the remaining pairs, to the last bit, and has the same parameters. Users and
+        items may be new; those whose last pair is removed are dropped. Removals are applied before additions. Frames
+        may be empty.
 
         Parameters
         ----------
-        added
-            A frame like that of `fit`, with the same columns and the same meaning: weights, times and ratings too. A
-            pair that the model has is merged with the new rows as `repeated` says.
-        removed
-            A frame of pairs to remove, of which only `userCol` and `itemCol` are read.
-        removedUsers
-            Users to remove with all their pairs: a frame with `userCol`, or a list of ids.
-        onUnknown
-            "error" refuses to remove a pair or a user that is not there; "skip" passes over it.
-        sharedFolder
+        added : DataFrame, optional
+            Pairs to add: a frame like that of `fit`, with the same columns and the same meaning, including weights,
+            times and ratings. A pair that the model has already is merged as `repeated` says.
+        removed : DataFrame, optional
+            Pairs to remove; only `userCol` and `itemCol` are read.
+        removedUsers : DataFrame or iterable of ids, optional
+            Users to remove with all their pairs: a frame with `userCol`, or ids.
+        onUnknown : {"error", "skip"}
+            For a pair or a user to remove that is not in the model: raise UnknownIdError, or skip it.
+        sharedFolder : str or Path, optional
             Where the new model is saved, on storage that the driver and every executor mount at the same path. By
-            default a new folder beside the model's own, if that is shared (plays.komd, plays-2.komd, …); else Spark
-            ships the model's files to each executor.
+            default a new folder beside the model's own, if that is shared (plays.komd, plays-2.komd, …); otherwise
+            Spark ships the model's files to each executor.
+
+        Returns
+        -------
+        KomdRecommenderModel
+            The new model.
+
+        Raises
+        ------
+        InputError
+            If there is nothing to update, or a frame cannot be used.
+        UnknownIdError
+            If something to remove is unknown and `onUnknown` is "error".
 
         Examples
         --------
@@ -190,11 +251,29 @@ class KomdRecommenderModel(ColumnParams, Model):
         excludeLowRated: bool = True,
         at: Any = None,
     ) -> DataFrame:
-        """The n best items for every user of the training data.
+        """Return the n best items for every user of the training data.
 
-        `format` "nested" gives a row a user: the user, and `recommendations`, an array of (item, rating), as Spark's
-        ALS does; "long" a row an item: `user_id, item_id, score, rank`. With `excludeSeen`, `excludeLowRated` leaves
-        out what users rated below `liked` as well, where the model's data was read so.
+        Parameters
+        ----------
+        n : int
+            Length of each list, at most.
+        format : {"nested", "long"}
+            "nested": one row per user, with the user and `recommendations`, an array of (item, rating), as from Spark's
+            ALS. "long": one row per item, with `user_id`, `item_id`, `score` and `rank`.
+        excludeSeen : bool
+            Leave out the items of the user's history.
+        items : iterable of ids, optional
+            Recommend only these items.
+        exclude : iterable of ids, optional
+            Recommend none of these items.
+        excludeLowRated : bool
+            With `excludeSeen`: also leave out items rated below `liked`, if the model's data was read that way.
+        at : str, date or datetime, optional
+            The moment from which ages are measured.
+
+        Returns
+        -------
+        DataFrame
         """
         users = self._session.range(len(self.komd.catalogue.users)).toDF("number")
         return self._lists(users, "lists_for_users", n, format, excludeSeen, items, exclude, excludeLowRated, at)
@@ -211,7 +290,19 @@ class KomdRecommenderModel(ColumnParams, Model):
         excludeLowRated: bool = True,
         at: Any = None,
     ) -> DataFrame:
-        """The same for the users of a frame. Unknown users are counted in an UnknownIdsWarning."""
+        """Return the n best items for the users of a frame. Unknown users are counted in an UnknownIdsWarning.
+
+        Parameters
+        ----------
+        dataset : DataFrame
+            A frame with `userCol`.
+        n, format, excludeSeen, items, exclude, excludeLowRated, at
+            As in `recommendForAllUsers`.
+
+        Returns
+        -------
+        DataFrame
+        """
         asked = select_columns(dataset, user=self._user).distinct().toArrow().column(0)
         found = self.komd.catalogue.find_users(asked, "skip")
         self._warn("users", asked, found)
@@ -231,11 +322,21 @@ class KomdRecommenderModel(ColumnParams, Model):
         excludeLowRated: bool = True,
         at: Any = None,
     ) -> DataFrame:
-        """The same for users the model need not know, given with their histories: a frame like that of `fit`.
+        """Return the n best items for users that the model need not know, given with their histories.
 
-        It has the same columns, with the same meaning: weights, times and ratings as well, where `fit` was given
-        them (`model.clear(model.weightCol)` does without). Unknown items are counted in an UnknownIdsWarning; a user
-        left without items is served by popularity.
+        Unknown items are counted in an UnknownIdsWarning. A user left without items is served by popularity.
+
+        Parameters
+        ----------
+        dataset : DataFrame
+            A frame like that of `fit`, with the same columns and the same meaning, including weights, times and ratings
+            if `fit` was given them (`model.clear(model.weightCol)` does without).
+        n, format, excludeSeen, items, exclude, excludeLowRated, at
+            As in `recommendForAllUsers`.
+
+        Returns
+        -------
+        DataFrame
         """
         columns = self.row_columns
         rows = columns.selected(dataset)

@@ -48,27 +48,44 @@ class Effects:
 
 @dataclass(frozen=True, repr=False)
 class Analysis:
-    """One data set: its size, the density of R and of K, both tails, the cost of K, and a verdict.
+    """Analysis of one data set: its size, the density of R and of K, both long tails, the cost of K, and a verdict.
 
     Attributes
     ----------
+    name : str
+        Name of the data set.
+    users, items, pairs : int
+        Its size.
+    density : float
+        Density of the interactions R.
     kernel : Density
-        The density of K: counted, or sampled with a 95 % interval.
+        Density of K: counted, or sampled with a 95 % interval.
     expected : dict
-        Estimates: "d(K)" is the paper's, from the size alone; "degree-aware" and "saturating" use both tails
-        (docs/guide/sparsity.md).
+        Estimates of the density of K: "d(K)" is the paper's, from the size alone; "degree-aware" and "saturating" use
+        both long tails (docs/guide/sparsity.md).
     popularity, activity : Tail
-        Users of each item, items of each user.
+        Distribution of the users per item and of the items per user.
     effects : Effects
-        The effect of each tail on the density.
+        Effect of each long tail on the density.
     costs : tuple of Cost
         Bytes and seconds of K dense, sparse and streamed on this machine.
+    budget : int
+        Memory budget in bytes.
     chosen : str
-        "dense", "sparse" or "streamed": what komd chooses under the budget; "" if nothing fits.
+        "dense", "sparse" or "streamed": what komd chooses within the budget; "" if nothing fits.
     reason : str
-        The reason for the choice, or why nothing fits.
+        Reason for the choice, or why nothing fits.
     verdict : tuple of str
-        Sentences.
+        The result in sentences.
+    seconds : float
+        Duration of the analysis.
+
+    Examples
+    --------
+    >>> import komd
+    >>> found = komd.sparsity.analyze(komd.generate(users=200, items=60, activity=8, rng=0))
+    >>> found.chosen
+    'dense'
     """
 
     name: str
@@ -89,24 +106,85 @@ class Analysis:
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as dictionaries, lists and numbers."""
+        """Return everything as dictionaries, lists and numbers.
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> found = komd.sparsity.analyze(data, name="plays")
+        >>> found.to_dict()["name"]
+        'plays'
+        """
         made = dataclasses.asdict(self)
         for side in ("popularity", "activity"):
             del made[side]["curve"]
         return made
 
     def to_json(self) -> str:
-        """Everything as JSON."""
+        """Return everything as JSON text.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> found = komd.sparsity.analyze(data, name="plays")
+        >>> import json
+        >>> json.loads(found.to_json())["name"]
+        'plays'
+        """
         return json_text(self.to_dict(), indent=2)
 
     def to_markdown(self) -> str:
-        """A section in Markdown."""
+        """Return the analysis as a section in Markdown.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> found = komd.sparsity.analyze(data, name="plays")
+        >>> print(found.to_markdown().splitlines()[0])
+        ## plays
+        """
         from komd.sparsity.sparsity_report import section
 
         return section(self)
 
     def report(self, folder: str | Path) -> Path:
-        """Write index.html, results.md and results.json; returns the page's path."""
+        """Write index.html, results.md and results.json to a folder.
+
+        Parameters
+        ----------
+        folder : str or Path
+            The folder; it is created if it does not exist.
+
+        Returns
+        -------
+        Path
+            The path of the page.
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> found = komd.sparsity.analyze(data, name="plays")
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     print(found.report(folder + "/sparsity").name)
+        index.html
+        """
         return Analyses([self]).report(folder)
 
     def __repr__(self) -> str:
@@ -114,24 +192,85 @@ class Analysis:
 
         return text(self)
 
+    def _repr_html_(self) -> str:
+        from komd.sparsity.sparsity_page import in_notebook
+
+        return in_notebook([self])
+
 
 class Analyses(tuple[Analysis, ...]):
-    """Several data sets side by side: a tuple of `Analysis`."""
+    """Several data sets side by side: a tuple of `Analysis`.
+
+    Examples
+    --------
+    >>> import komd
+    >>> found = komd.sparsity.compare({"small": komd.generate(users=200, items=60, activity=8, rng=0)})
+    >>> [each.name for each in found]
+    ['small']
+    """
 
     __slots__ = ()
 
     def to_json(self) -> str:
-        """A list of everything as JSON."""
+        """Return everything as JSON text.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> both = komd.sparsity.compare({"plays": data, "again": data})
+        >>> import json
+        >>> len(json.loads(both.to_json())["datasets"])
+        2
+        """
         return json_text({"datasets": [each.to_dict() for each in self]}, indent=2)
 
     def to_markdown(self) -> str:
-        """The table of densities, then a section for each data set."""
+        """Return the table of densities and a section for each data set, in Markdown.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> both = komd.sparsity.compare({"plays": data, "again": data})
+        >>> print(both.to_markdown().splitlines()[0])
+        # How full the kernel is
+        """
         from komd.sparsity.sparsity_report import markdown
 
         return markdown(self)
 
     def report(self, folder: str | Path) -> Path:
-        """Write index.html, results.md and results.json into a folder; returns the page's path."""
+        """Write index.html, results.md and results.json to a folder.
+
+        Parameters
+        ----------
+        folder : str or Path
+            The folder; it is created if it does not exist.
+
+        Returns
+        -------
+        Path
+            The path of the page.
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> both = komd.sparsity.compare({"plays": data, "again": data})
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     print(both.report(folder + "/sparsity").name)
+        index.html
+        """
         from komd.sparsity.sparsity_page import page
 
         return write_report(folder, self.to_json(), self.to_markdown(), page(self))
@@ -140,6 +279,11 @@ class Analyses(tuple[Analysis, ...]):
         from komd.sparsity.sparsity_report import table_text
 
         return table_text(self)
+
+    def _repr_html_(self) -> str:
+        from komd.sparsity.sparsity_page import in_notebook
+
+        return in_notebook(self)
 
 
 def analyze(
@@ -155,17 +299,28 @@ def analyze(
 
     Parameters
     ----------
-    data : Interactions, scipy sparse matrix or frame
+    data : Interactions or anything that `komd.read` accepts
+        The data set.
     name : str
-        The name of the data set.
+        Its name in the result.
     work_limit : int
-        The density of K is counted exactly if that visits at most so many entries (Σ_v a_v²: two billion take some
+        The density of K is counted exactly if that visits at most this many entries (Σ_v a_v²; two billion take some
         seconds), else estimated from a random sample of items with a 95 % interval.
     memory : str or int, optional
-        The budget for the choice of storage, such as "8GB"; 60 % of the free memory by default.
+        Memory budget for the choice of storage, such as "8GB"; 60 % of the free memory by default.
     rng : int or numpy.random.Generator
-        For the sample.
+        Seed of the sample.
     threads : int, optional
+        Number of threads; all cores by default.
+
+    Returns
+    -------
+    Analysis
+
+    Raises
+    ------
+    InputError
+        If the data cannot be read.
 
     Examples
     --------
@@ -208,7 +363,31 @@ def compare(
     rng: int | np.random.Generator = 0,
     threads: int | None = None,
 ) -> Analyses:
-    """Analyse several data sets, given by name. The parameters are those of `analyze`."""
+    """Analyse several data sets side by side.
+
+    Parameters
+    ----------
+    data : mapping
+        Data sets by name, each as in `analyze`.
+    work_limit, memory, rng, threads
+        As in `analyze`.
+
+    Returns
+    -------
+    Analyses
+
+    Raises
+    ------
+    InputError
+        If there is no data set, or one cannot be read.
+
+    Examples
+    --------
+    >>> import komd
+    >>> found = compare({"small": komd.generate(users=200, items=60, activity=8, rng=0)})
+    >>> found[0].items
+    60
+    """
     if not isinstance(data, Mapping) or not data:
         raise InputError("compare takes at least one data set by name, as {'plays': data}")
     return Analyses(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from komd import html, svg
+from komd import html, notebook_html, svg
 from komd.matrix.density import percent
 from komd.memory import readable
 from komd.sparsity.longtail import Tail
@@ -20,7 +20,7 @@ from komd.svg import FAINT, FIRST, INK, SECOND, THIRD, drawn, legend_above, plai
 if TYPE_CHECKING:
     from komd.sparsity.analysis import Analysis
 
-__all__ = ["draw_densities", "page"]
+__all__ = ["draw_densities", "in_notebook", "page"]
 
 _WIDTH, _HEIGHT = 4.9, 3.7  # inches
 _MARKS = {  # estimate: marker, colour
@@ -53,7 +53,19 @@ def page(found: Sequence[Analysis]) -> str:
     return html.page(f"komd analyze: {heading}", heading, lead, "\n".join(parts), footer)
 
 
-def _section(found: Analysis, place: int) -> str:
+def in_notebook(found: Sequence[Analysis]) -> str:
+    """For Jupyter: one data set in full, several as the table of their densities."""
+    if len(found) == 1:
+        return notebook_html.fragment(
+            "How full K will be, why, and what it will cost", _section(found[0], 0, own_ids=True)
+        )
+    rows = [[notebook_html.cell(text) for text in cells(each)] for each in found[: notebook_html.ROWS]]
+    more = f"{len(found) - len(rows):,} more data sets" if len(found) > len(rows) else ""
+    table = notebook_html.grid(COLUMNS, rows, left=(0, 9))
+    return notebook_html.fragment(f"The kernels of {len(found)} data sets", table, notebook_html.note(more))
+
+
+def _section(found: Analysis, place: int, *, own_ids: bool = False) -> str:
     facts = {
         "Data": f"{found.users:,} users, {found.items:,} items, {found.pairs:,} pairs",
         "Density of R": percent(found.density),
@@ -72,6 +84,8 @@ def _section(found: Analysis, place: int) -> str:
                 words = f"{side.capitalize()}. {about_tail(tail)}"
                 plots.append(("", _tail_plot(tail, f"{side}-{place}"), escape(words)))
     figures = html.figures(plots) if plots else ""
+    if own_ids:
+        figures = notebook_html.plots(figures)
     return f"""<h2>{escape(found.name)}</h2>
 {sentences}
 {html.facts(facts)}

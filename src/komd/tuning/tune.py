@@ -49,36 +49,51 @@ def tune(
     memory: str | int | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Tuning:
-    """Search for the parameters with which a model does best on folds inside `data`.
+    """Search for the parameters with which a model does best on folds inside the training data.
 
     Parameters
     ----------
-    model
+    model : str or Recommender
         A model or its text, such as "CFKOMD". Parameters that differ from their defaults are kept.
-    data
-        The training data. The folds are made of it (`komd.split.folds`), so it must not contain what is to be tested
-        later.
-    metric
-        What to maximise: see docs/guide/metrics.md.
-    budget
-        Time: seconds, "10m", "1.5h". The last trial is finished.
-    trials
-        The maximal number of trials, those of earlier runs included.
-    folds, half, rng
-        The inner protocol: as in `komd.split.folds`, but the same seed gives other test users than there. For data with
-        times, "rolling" or "time" tests what came later: only there can a half-life show what it is worth.
-    rounds
-        How many of the inner folds are used. A setting that is below the median of the others on the first is pruned.
-    held_out
-        Interactions that are to be tested later. The search is refused if one of their pairs is in `data`.
-    keep
-        A folder for trials. The same search with the same folder is resumed.
-    reuse
-        Cache matrices that settings share. False fits every model from the data: the same search, slower.
-    threads, memory
-        As in `fit`.
-    say
+    data : Interactions or anything that `komd.read` accepts
+        The training data. Folds are made inside it (`komd.split.folds`), so it must not contain the final test data.
+    metric : str
+        The metric to maximise; see docs/guide/metrics.md.
+    budget : str or float
+        Time for the search: seconds, or a text such as "10m" or "1.5h". The last trial is finished.
+    trials : int, optional
+        Maximum number of trials, including those of earlier runs.
+    folds : int
+        Number of inner folds, as in `komd.split.folds`.
+    half : {"random", "given", "time", "rolling"}
+        As in `komd.split.folds`. For data with times, "rolling" and "time" test on what came later, which is needed to
+        judge a half-life.
+    rng : int
+        Seed. The inner folds have other test users than those of `komd.split.folds` with the same seed.
+    rounds : int
+        How many of the inner folds are used. A setting below the median of the others on the first is pruned.
+    held_out : Interactions, optional
+        The final test data. The search is refused if one of its pairs is in `data`.
+    keep : str or Path, optional
+        Folder for trials. The same search with the same folder is resumed.
+    reuse : bool
+        Cache matrices that settings share. False fits every model from the data: the same search, but slower.
+    threads : int, optional
+        Number of threads; all cores by default.
+    memory : str or int, optional
+        Memory budget, as in `fit`.
+    say : callable, optional
         Called with a line after each trial.
+
+    Returns
+    -------
+    Tuning
+        All trials, and the best model as text.
+
+    Raises
+    ------
+    InputError
+        If the model, the metric or the protocol is invalid, if `held_out` overlaps `data`, or if no trial succeeded.
 
     Examples
     --------

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from komd import notebook_html as html
 from komd.engine.recommender import Recommender
 from komd.errors import InputError, install
 from komd.files import write_text
@@ -18,21 +19,21 @@ __all__ = ["Trial", "Tuning"]
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting and its results.
+    """One setting of a search and its results.
 
     Attributes
     ----------
-    text
-        The model, as Python and the command line take it.
-    params
-        The parameters that are searched, as texts by name.
-    values
-        The metric in each round; fewer rounds if it was pruned.
-    seconds
-        How long it took.
-    state
-        "complete", "pruned" (stopped after some rounds) or "failed".
-    reason
+    text : str
+        The model, as Python and the command line accept it.
+    params : dict
+        Values of the searched parameters, as texts by name.
+    values : list of float
+        The metric in each round; fewer rounds if the trial was pruned.
+    seconds : float
+        Duration.
+    state : {"complete", "pruned", "failed"}
+        "pruned": stopped after some rounds.
+    reason : str
         Why it failed.
     """
 
@@ -51,18 +52,26 @@ class Trial:
 
 @dataclass(frozen=True, repr=False)
 class Tuning:
-    """The result of `komd.tune`.
+    """The result of `komd.tune`: all trials, and the best model.
 
     Attributes
     ----------
-    metric
-        What was maximised.
-    trials
+    metric : str
+        The metric that was maximised.
+    trials : tuple of Trial
         All trials in order.
-    rounds
-        Inner folds that every complete trial was measured on.
-    seconds
-        Of all trials, in this run and earlier ones.
+    rounds : int
+        Number of inner folds on which every complete trial was measured.
+    seconds : float
+        Duration of all trials, including those of earlier runs.
+
+    Examples
+    --------
+    >>> import komd
+    >>> data = komd.generate(users=200, items=60, activity=12, rng=0)
+    >>> found = komd.tune("EASE", data, metric="ndcg@10", trials=2, rounds=1)
+    >>> len(found.trials), found.best.state
+    (2, 'complete')
     """
 
     metric: str
@@ -94,11 +103,42 @@ class Tuning:
         return model_from_text(self.best.text)
 
     def top(self, n: int = 10) -> list[Trial]:
-        """The n best complete trials, best first."""
+        """Return the n best complete trials, best first.
+
+        Parameters
+        ----------
+        n : int
+            How many, at most.
+
+        Returns
+        -------
+        list of Trial
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> found = komd.tune("MSDW", data, metric="ndcg@10", trials=2, rounds=1, rng=0)
+        >>> found.top(1)[0].text == found.text
+        True
+        """
         return sorted(self.complete, key=lambda trial: -trial.value)[:n]
 
     def counts(self) -> dict[str, int]:
-        """How many trials were complete, pruned, failed."""
+        """Return how many trials were complete, pruned and failed.
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> found = komd.tune("MSDW", data, metric="ndcg@10", trials=2, rounds=1, rng=0)
+        >>> sum(found.counts().values())
+        2
+        """
         states = [trial.state for trial in self.trials]
         return {state: states.count(state) for state in ("complete", "pruned", "failed")}
 
@@ -108,15 +148,63 @@ class Tuning:
         head += f" ({counts['pruned']} pruned, {counts['failed']} failed), {self.rounds} inner folds each"
         return "\n".join([head, *(f"{trial.value:.4f}  {trial.text}" for trial in self.top(5))])
 
+    def _repr_html_(self) -> str:
+        rows = [[f"{trial.value:.4f}", html.cell(trial.text), f"{trial.seconds:.1f}"] for trial in self.top(5)]
+        table = html.grid((self.metric, "model", "seconds"), rows, left=(1,))
+        counts = ", ".join(f"{count} {state}" for state, count in self.counts().items())
+        title = f"Tuning by {self.metric}: {len(self.trials)} settings in {self.seconds:.0f} s"
+        words = f"The best of {counts}; each complete one was measured on {self.rounds} inner folds."
+        return html.fragment(title, table, html.note(words))
+
     def to_json(self) -> str:
-        """One JSON document."""
+        """Return everything as JSON text.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> found = komd.tune("MSDW", data, metric="ndcg@10", trials=2, rounds=1, rng=0)
+        >>> import json
+        >>> json.loads(found.to_json())["metric"]
+        'ndcg@10'
+        """
         best = {"model": self.best.text, "value": self.best.value, "values": self.best.values}
         facts = {"metric": self.metric, "rounds": self.rounds, "seconds": self.seconds, "best": best}
         facts |= {"counts": self.counts(), "trials": [asdict(trial) for trial in self.trials]}
         return json.dumps(facts, indent=1)
 
     def plot(self, path: str | Path) -> Path:
-        """Write an SVG: the trials in order, and the metric against every parameter."""
+        """Write an SVG that shows the trials in order, and the metric against every parameter.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        InputError
+            If matplotlib is not installed, or no trial is complete.
+
+        Examples
+        --------
+        >>> import komd
+        >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
+        >>> found = komd.tune("MSDW", data, metric="ndcg@10", trials=2, rounds=1, rng=0)
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     print(found.plot(folder + "/search.svg").name)
+        search.svg
+        """
         target = Path(path)
         if not available():
             raise InputError(f"plots need matplotlib: {install('plots')}")
