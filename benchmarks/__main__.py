@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 from benchmarks import first_use, movielens, page
+from benchmarks.history import keep
 from benchmarks.measure import ROOT, machine
 
 
 def main() -> None:
-    results = {"machine": machine()} | first_use.run() | movielens.run()
-    (ROOT / "benchmarks" / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    first_use.main()
+    keep(ROOT / "benchmarks" / "results.json", {"machine": machine()} | movielens.run())
     page.write()
     print(page.page())
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import komd
+from benchmarks.history import keep
 from benchmarks.measure import ROOT, machine, side_by_side
 from benchmarks.multiply_adds import most_multiply_adds
 from komd import threads as pool
@@ -40,7 +41,7 @@ def main() -> None:
     results["scoring"] = {name: scoring(komd.generate(items=ITEMS, rng=0, **SHAPES[name]), {}) for name in SHAPES}
     results["scoring"]["small"] = scoring(komd.generate(rng=0, **SMALL), {"exact filter": {"ridge": RIDGE}})
     results["large"] = large(komd.generate(rng=0, **LARGE))
-    (ROOT / "benchmarks" / "filter.json").write_text(json.dumps(results, indent=1) + "\n")
+    keep(ROOT / "benchmarks" / "filter.json", results)
     from benchmarks import page
 
     page.write()

@@ -40,10 +40,14 @@ def machine() -> str:
     return f"{number} of {model}, Python {platform.python_version()}"
 
 
+def data_folder() -> Path:
+    """Where data sets are looked for."""
+    return Path(os.environ.get("KOMD_DATA", ROOT.parent / "shared" / "data"))
+
+
 def movielens() -> tuple[str, komd.Interactions]:
     """MovieLens 1M where it is present, else generated data of its shape."""
-    folder = Path(os.environ.get("KOMD_DATA", ROOT.parent / "shared" / "data"))
-    file = folder / "ml-1m" / "ratings.csv.gz"
+    file = data_folder() / "ml-1m" / "ratings.csv.gz"
     if file.exists():
         return "MovieLens 1M", komd.read(file, weight=False)
     data = komd.generate(users=6040, items=3706, activity=165, tastes=18, user_tail=0.9, rng=0)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders import STEPS
+from benchmarks.history import keep
 from benchmarks.measure import ROOT, machine
 
 USERS, RANKED_USERS = 1_200_000, 100_000
@@ -63,7 +64,7 @@ def main() -> None:
         if trial
         else (ROOT / "benchmarks" / "msd.json", ROOT / "docs" / "results" / "performance.md")
     )
-    file.write_text(json.dumps(results, indent=1) + "\n")
+    keep(file, results)
     from benchmarks.page import write
 
     write(page, msd=file)

@@ -10,7 +10,6 @@ half); the page reports the other half. Writes benchmarks/name_search.json and d
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import sys
@@ -26,6 +25,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from benchmarks import page_search
+from benchmarks.history import keep
 from benchmarks.measure import ROOT, machine
 from benchmarks.name_queries import KINDS, Query, queries
 from komd.serve.name_search import NameIndex
@@ -272,7 +272,7 @@ def main(words: list[str]) -> None:
     results["rapidfuzz"] = metadata.version("rapidfuzz")
     results["data"] = [compare(names, 0 if choose else 1, QUERIES, chosen) for names in sources]
     if not choose:
-        page_search.FIGURES.write_text(json.dumps(results, indent=1) + "\n")
+        keep(page_search.FIGURES, results)
         page_search.write()
     for one in results["data"]:
         for name, figures in one["figures"].items():

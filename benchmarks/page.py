@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks import page_filter, page_movielens, page_msd, page_scale, page_updates, page_weighted
+from benchmarks import page_filter, page_first_use, page_movielens, page_msd, page_scale, page_updates, page_weighted
 from benchmarks.measure import ROOT
 
 __all__ = ["page", "write"]
@@ -21,6 +21,7 @@ _SECTIONS = {
     "scale": ("scale.json", page_scale.section),
     "filter": ("filter.json", page_filter.section),
     "movielens": ("results.json", page_movielens.section),
+    "first_use": ("first_use.json", page_first_use.section),
     "weighted": ("weighted.json", page_weighted.section),
     "updates": ("updates.json", page_updates.section),
 }

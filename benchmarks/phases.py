@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from komd._core.strip_counting import DENSE
+
 __all__ = ["PHASES", "Clock"]
 
 # name: (module, class or None, function). Whole phases are called by one thread, the compiled parts by all of them.
 PHASES = {
     "gather": ("komd.matrix.streamed", "StreamedMatrix", "gather"),
     "solve": ("komd.models.cfkomd", "CFKOMD", "weigh"),
-    "count": ("komd.matrix.strip_builder", "StripBuilder", "fill"),
+    "count": ("komd.matrix.strip_builder", "StripBuilder", "filled"),
     "use": ("komd.engine.streamed_ranking", "_Group", "_use"),
     "gather_rows": ("komd._core.gather", None, "gather_rows"),
     "solve_users": ("komd._core.solve", None, "solve_users"),
@@ -59,7 +61,7 @@ class Clock:
             with self._lock:
                 self._seconds[name] += seconds
             if after:
-                after(*args)
+                after(out, *args)
             return out
 
         return timed
@@ -81,22 +83,26 @@ class Clock:
 
         streaming._Group.ranked = watched  # type: ignore[method-assign]
 
-    def _after_gather(self, matrix: Any, users: Any, targets: Any) -> None:
+    def _after_gather(self, found: Any, matrix: Any, users: Any, targets: Any) -> None:
         rows, lengths = np.unique(users.indices), np.diff(users.indptr)
         wanted = lengths if targets is None else lengths + np.diff(targets.indptr)
         self._work["gathered visits"] += float(np.diff(matrix.by_item.indptr)[rows].sum())
         self._work["gathered counts"] += float(matrix.work[rows].sum())
         self._work["gathered entries"] += float((lengths * wanted).sum())
 
-    def _after_count(self, place: Any, first: int, last: int, *_: Any) -> None:
+    def _after_count(self, strip: Any, builder: Any, first: int, last: int, *_: Any) -> None:
         """Entries of the strip, and the work of scoring it: every user who has the item uses its row."""
-        lengths, rows = place.places[:, 2], place._rows
+        rows, width = builder.rows, last - first
+        dense = strip.places[0, :, 1] == DENSE
+        lengths = np.zeros(len(rows), np.int64)
+        for places in strip.places:
+            lengths += places[:, 1] - places[:, 0]
+        lengths[dense] = width
         self._work["strips"] += 1
-        self._work["visits"] += float(np.diff(place._by_item.indptr)[rows].sum())
+        self._work["visits"] += float(np.diff(builder.by_item.indptr)[rows].sum())
         self._work["entries"] += float(lengths.sum())
         self._largest = max(self._largest, int(lengths.sum()))
         if len(self._having):
             ranked_users = self._having[rows].astype(np.float64)
-            named = lengths < last - first
             self._work["multiply-adds"] += float(ranked_users @ lengths)
-            self._work["bytes scored"] += float(ranked_users @ (lengths * np.where(named, 6, 4)))
+            self._work["bytes scored"] += float(ranked_users @ (lengths * np.where(dense, 4, 6)))

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.history import keep
 from benchmarks.measure import ROOT, machine
 
 BASE = {"users": 60_000, "items": 8_000, "activity": 40}
@@ -56,7 +57,7 @@ def run(steps: int) -> None:
             lines[doubled].append(points[key])
     setting = {"ranked_users": RANKED_USERS, "best": BEST, "threads": THREADS, "base": BASE}
     results = {"machine": machine()} | setting | {"lines": lines}
-    (ROOT / "benchmarks" / "scale.json").write_text(json.dumps(results, indent=1) + "\n")
+    keep(ROOT / "benchmarks" / "scale.json", results)
     from benchmarks.page import write
     from benchmarks.page_scale import figure
 

@@ -22,6 +22,7 @@ import numpy as np
 
 import komd
 from benchmarks.cluster import Cluster
+from benchmarks.history import keep
 from benchmarks.measure import ROOT, machine
 
 DEPTH = 100
@@ -55,7 +56,7 @@ def main() -> None:
                 continue
             found = compared(data, asked.model or MODELS[name])
         results[name] = found
-        file.write_text(json.dumps(results, indent=1) + "\n")
+        keep(file, results)
         print(json.dumps({name: found}, indent=1), flush=True)
 
 

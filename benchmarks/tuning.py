@@ -12,6 +12,7 @@ import json
 import time
 
 import komd
+from benchmarks.history import keep
 from benchmarks.measure import ROOT, machine, movielens
 from komd.memory import budget
 from komd.tuning.tune import inner_folds
@@ -56,7 +57,7 @@ def main() -> None:
         "largest_difference": apart,
         "best": found.text,
     }
-    (ROOT / "benchmarks" / "tuning.json").write_text(json.dumps(result, indent=1) + "\n")
+    keep(ROOT / "benchmarks" / "tuning.json", result)
     print(json.dumps(result, indent=1))
 
 

@@ -27,6 +27,7 @@ import pyarrow.parquet as parquet
 
 import komd
 from benchmarks import page
+from benchmarks.history import keep
 from benchmarks.measure import ROOT, machine, movielens
 from komd.engine.updates import Updatable
 
@@ -144,7 +145,7 @@ def main() -> None:
     name, data = movielens()
     found = {"data": name, "machine": machine(), "single": {str(g): single(data, g) for g in DAMPING}}
     found["large"] = large(asked.users)
-    (ROOT / "benchmarks" / "updates.json").write_text(json.dumps(found, indent=1) + "\n")
+    keep(ROOT / "benchmarks" / "updates.json", found)
     page.write()
     print(json.dumps(found, indent=1))
 

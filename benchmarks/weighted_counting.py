@@ -20,6 +20,7 @@ import numpy as np
 
 import komd
 from benchmarks import page
+from benchmarks.history import keep
 from benchmarks.measure import ROOT, machine, movielens, side_by_side
 from komd.engine.histories import Histories
 from komd.kernels.functions import Tanimoto
@@ -75,7 +76,7 @@ def ranking(data: komd.Interactions) -> dict[str, float]:
 def main() -> None:
     name, data = movielens()
     found = {"data": name, "machine": machine(), "counting": measure(data), "ranking": ranking(data)}
-    (ROOT / "benchmarks" / "weighted.json").write_text(json.dumps(found, indent=1) + "\n")
+    keep(ROOT / "benchmarks" / "weighted.json", found)
     page.write()
     print(json.dumps(found, indent=1))
 

@@ -60,7 +60,7 @@ CHOICES = """
   there. When the head and the target factor joined CF-KOMD's search, the order in which it tries neighbours of good
   settings was changed four times, after figures of rounds two to five of three to eight data sets had been seen: the
   first orders used up the trials on too many neighbours. Trials are as many as before, and the same for all models.
-  README's table of models with their defaults on MovieLens 1M is over all five rounds.
+  The table of models with their defaults (guide/choosing.md, MovieLens 1M) is over all five rounds.
 - The cut in time and the given half had no part in the rule, nor in the seven settings.
 - The defaults of SLIM and WRMF were chosen on MovieLens 1M; here they are one trial of thirty.
 """

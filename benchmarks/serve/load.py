@@ -61,6 +61,11 @@ class Service:
         """Resident bytes."""
         return float(psutil.Process(self.process.pid).memory_info().rss)
 
+    def cpu(self) -> float:
+        """Seconds of processor time that it took so far."""
+        taken = psutil.Process(self.process.pid).cpu_times()
+        return float(taken.user + taken.system)
+
     def post(self, path: str) -> int:
         """The status of an empty post."""
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", method="POST")
