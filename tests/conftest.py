@@ -9,12 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.work_units import pytest_collection_modifyitems, pytest_xdist_make_scheduler  # noqa: F401
+
 ROOT = Path(__file__).parents[1]
-
-
-def pytest_collection_modifyitems(items):
-    """The cluster's tests are one long group for one process: begun first, it ends with the others."""
-    items.sort(key=lambda item: "tests/spark/" not in item.nodeid)
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ SOLVING = [model for model in EVERY if not isinstance(model, komd.Popularity)]
 def matrix_of(model):
     """K of a fitted model in inside numbers, whole, float64."""
     if isinstance(model, komd.CFOMD):
-        return model._K.astype(float)
+        return model._kernel.K.astype(float)
     K = model.matrix
     return np.array([K.row(i) for i in range(K.items)], float)
 

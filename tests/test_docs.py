@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import importlib.util
+import json
 import os
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -97,18 +100,24 @@ def test_pages_are_as_their_commands_write_them(name, writer):
     assert importlib.import_module(writer).page() == text_of(ROOT / "docs" / "results" / f"{name}.md")
 
 
+@functools.cache
+def module_names() -> set[str]:
+    """Names of the project's Python files."""
+    folders = ("src", "tests", "docs", "benchmarks", "experiments", "deploy")
+    return {path.name for folder in folders for path in (ROOT / folder).rglob("*.py")}
+
+
 @pages
 def test_named_files_exist(page):
     if page.name == "CHANGELOG.md":
         return  # it names what was
     here = [ROOT, ROOT / "src" / "komd", ROOT / "src", page.parent, ROOT / ".ci"]
-    names = {path.name for path in ROOT.rglob("*.py") if ".venv" not in path.parts}
     for code in code_of(text_of(page)):
         for word in re.findall(r"(?<![\w/.$*{-])((?:[\w.-]+/)*[\w-]+\.(?:py|md|toml))\b(?!\()", code):
-            found = any((folder / word).exists() for folder in here) or (word in names and "/" not in word)
+            found = any((folder / word).exists() for folder in here) or (word in module_names() and "/" not in word)
             assert found, f"{page.name} names {word}"
         for word in re.findall(r"(?<![\w/.<])((?:src|tests|docs|benchmarks|experiments)/[\w/]*)", code):
-            made = word.endswith("/work/")  # by a run
+            made = word.endswith("/work/") or "/_build" in word  # by a run
             assert made or (ROOT / word).exists() or list(ROOT.glob(word + "*")), f"{page.name} names {word}"
 
 
@@ -218,17 +227,30 @@ def plays(path: Path) -> None:
 
 def test_the_python_of_the_readme(tmp_path, monkeypatch, capsys):
     blocks = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
-    assert len(blocks) == 5
+    assert len(blocks) == 2
     monkeypatch.chdir(tmp_path)
     plays(tmp_path / "plays.parquet")
     names: dict[str, object] = {}
     for block in blocks:
-        if "komd.spark" in block:
-            compile(block, "README.md", "exec")  # run by tests/spark
-        else:
-            exec(block, names)
+        exec(block, names)
     assert repr(names["model"]).startswith("CFKOMD(")
     assert "auc" in capsys.readouterr().out
+
+
+def test_the_three_numbers_of_the_readme_are_those_of_the_results():
+    rows = [line for line in README.splitlines() if line.startswith("| **")]
+    accuracy, speed, size = (re.findall(r"\d*\.\d+", row.split("](")[0].partition("|")[2]) for row in rows)
+    page = text_of(ROOT / "docs" / "results" / "accuracy.md")
+    table = page.partition("## ml-1m, random half")[2].partition("<details>")[0]
+    models = ("CFKOMD", "WRMF", "EASE", "SLIM")
+    ndcg = {name: re.search(rf"^\| {name} \| (\.\d+)", table, re.M) for name in models}
+    assert accuracy == [f"{float(ndcg[name][1]):.3f}"[1:] for name in models]
+    measured = json.loads(text_of(ROOT / "benchmarks" / "results.json"))["whole_job"]
+    assert speed == [f"{measured['komd'] / measured['als']:.2f}"]
+    msd = json.loads(text_of(ROOT / "benchmarks" / "msd.json"))
+    minutes = {name: f"{(msd[name]['fit'] + msd[name]['rank']) / 60:.1f}" for name in ("ecfomd", "als", "cosine")}
+    memory = {name: f"{msd[name]['rank_peak'] / 1e9:.1f}" for name in ("ecfomd", "als", "cosine")}
+    assert size[-6:] == [each[name] for name in ("ecfomd", "als", "cosine") for each in (minutes, memory)]
 
 
 LONG = ("compare", "tune", "demo", "serve")
@@ -237,7 +259,7 @@ LONG = ("compare", "tune", "demo", "serve")
 def test_the_commands_of_the_readme(tmp_path, monkeypatch):
     """Those that take seconds, as they stand; with KOMD_DOCS=1 the others too, with a shorter budget."""
     monkeypatch.chdir(tmp_path)
-    section = re.search(r"Or install it.*?\n\n((?: {4}.*\n)+)", README)
+    section = re.search(r"The same from the command line.*?\n\n((?: {4}.*\n)+)", README)
     assert section is not None
     lines = [line.strip() for line in section[1].splitlines()]
     assert len(lines) >= 9 and all(line.startswith("komd ") for line in lines)
@@ -249,3 +271,110 @@ def test_the_commands_of_the_readme(tmp_path, monkeypatch):
             words = [word.replace("2m", "20s") for word in words]
         done = CliRunner().invoke(app, words, catch_exceptions=False)
         assert done.exit_code == 0, (line, done.output)
+
+
+def message_pages():
+    """docs/message_pages.py, which reads the source for the messages of errors."""
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        return importlib.import_module("message_pages")
+    finally:
+        sys.path.remove(str(ROOT / "docs"))
+
+
+# Places that pass on the words of another error, or of one that is listed where it is made.
+PASSED_ON = (
+    "client/http_client.py: ServiceError(",
+    "evaluation/comparison.py: InputError(",
+    "serve/api.py: DeadlineExceeded(words)",
+    "serve/hot_reload.py: InputError(f'{self._items.name}: {error}')",
+    "serve/hot_reload.py: ModelFileError(names_only(",
+    "serve/serve_config.py: InputError(f'{path}: {error}')",
+    "spark/estimator.py: InputError(error.worded(",
+    "spark/model_folder.py: InputError('; '.join(",
+)
+
+
+def test_every_error_message_has_an_anchor_on_the_page_of_messages():
+    """A new error is listed by itself. If this fails, write its message where it is raised: a text or an f-string."""
+    reader = message_pages()
+    unread = [place for place in reader.unreadable() if not place.startswith(PASSED_ON)]
+    assert unread == []
+    page = reader.messages_page()
+    anchors = re.findall(r"^\((message-[a-z0-9-]+)\)=$", page, re.M)
+    assert len(anchors) == len(set(anchors)) == len(reader.messages()) > 400
+    assert {name for message in reader.messages() for name in message.classes} >= {"InputError", "CircuitOpen"}
+
+
+def test_messages_are_read_as_they_are_shown():
+    """Words, names of arguments and gaps: against messages that are provoked."""
+    texts = [message.text for message in message_pages().messages()]
+    data = komd.generate(users=40, items=20, activity=4, tastes=2, rng=0)
+    for provoke in (
+        lambda: komd.split.time(data),
+        lambda: komd.generate(users=9, items=9, activity=3, tastes=12, rng=0),
+        lambda: komd.CFKOMD().recommend("ana"),
+        lambda: komd.load("nowhere.komd"),
+        lambda: komd.CFKOMD(kernel=7).fit(data),
+    ):
+        with pytest.raises(komd.KomdError) as raised:
+            provoke()
+        said = str(raised.value)
+        patterns = [".*".join(map(re.escape, text.split("…"))) for text in texts]
+        assert any(re.fullmatch(pattern, said) for pattern in patterns), said
+
+
+def follow_docs():
+    """tools/follow_docs.py, which does what README and the site say in an empty environment."""
+    spec = importlib.util.spec_from_file_location("follow_docs", ROOT / "tools" / "follow_docs.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # its dataclasses look for it
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_command_of_the_site_is_followed_or_left_out_with_a_reason():
+    """By CI, on every page for users; pages of results and decisions say how they were made."""
+    tool = follow_docs()
+    folders = ("README.md", "docs/*.md", "docs/tutorials/*.md", "docs/guide/*.md", "docs/project/*.md")
+    known = {path.relative_to(ROOT).as_posix() for folder in folders for path in ROOT.glob(folder)}
+    told = {page for page in known if list(tool.steps(page))}
+    assert told - set(tool.PAGES) - set(tool.NOT_FOLLOWED) == set()
+    assert set(tool.PAGES) <= told
+    steps = [step for page in tool.PAGES for step in tool.steps(page)]
+    assert sum(not step.reason for step in steps) > 100
+    assert all(any(re.search(found, step.text) for step in steps) for found in tool.LEFT_OUT), "not needed any more"
+
+
+def komd_errors() -> set[str]:
+    """Names of the classes in the source that inherit from KomdError or from one of its subclasses, and of warnings."""
+    bases: dict[str, list[str]] = {}
+    for file in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(text_of(file))):
+            if isinstance(node, ast.ClassDef):
+                bases[node.name] = [base.id for base in node.bases if isinstance(base, ast.Name)]
+    found = {"KomdError", "UserWarning", "WordedWarning"}
+    while more := {name for name, parents in bases.items() if set(parents) & found} - found:
+        found |= more
+    return {name for name in found if not name.startswith("_")} - {"UserWarning", "WordedWarning"}
+
+
+def test_every_error_has_an_anchor_in_the_troubleshooting_page():
+    headings = re.findall(r"^#+ (.+)$", text_of(ROOT / "docs" / "guide" / "troubleshooting.md"), re.M)
+    assert komd_errors() - {"UnknownIdsWarning"} <= set(headings)
+
+
+def test_messages_of_the_troubleshooting_page_are_messages_of_komd():
+    source = "\n".join(
+        node.value
+        for file in (ROOT / "src").rglob("*.py")
+        for node in ast.walk(ast.parse(text_of(file)))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    headings = re.findall(r"^### (`.+)$", text_of(ROOT / "docs" / "guide" / "troubleshooting.md"), re.M)
+    assert len(headings) > 25
+    for heading in headings:
+        for message in re.findall(r"`([^`]+)`", heading):
+            for part in message.split("…"):
+                assert part.strip() in source, f"no message has {part.strip()!r}"

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -116,3 +117,18 @@ with files.locked(Path({str(tmp_path)!r}) / ".lock"):
     with files.locked(tmp_path / ".lock", wait=10) as alone:
         assert alone
     assert names(tmp_path) == []
+
+
+def test_a_signal_while_a_temporary_folder_is_made_leaves_nothing(tmp_path, monkeypatch):
+    """A handler may raise as soon as the folder exists, before anything else of ours runs."""
+    make = Path.mkdir
+
+    def signalled(path, **options):
+        make(path, **options)
+        raise SystemExit(143)
+
+    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(Path, "mkdir", signalled)
+    with pytest.raises(SystemExit), files.temporary_folder("komd-demo-"):
+        pass
+    assert list(tmp_path.iterdir()) == []

@@ -19,7 +19,6 @@ import komd
 from komd import files as files_module
 from komd import manifest as manifest_module
 from komd import store
-from komd._core.compile import compiled
 from komd.errors import InputError, ModelFileError
 from komd.manifest import manifest_checksum
 
@@ -167,13 +166,8 @@ FORMAT_2 = FORMAT_1.with_name("format2")  # made by fixtures/make_format2.py
 WRITTEN = json.loads((FORMAT_2 / "lists.json").read_text(encoding="utf-8"))
 
 
-@compiled
-def product_and_sum(x, y, z):
-    return x * y + z
-
-
-# Solutions differ by rounding where a processor, unlike the one that wrote the folders, rounds products before sums.
-CLOSE = 1e-12 if product_and_sum(1 + 2.0**-30, 1 + 2.0**-30, -1 - 2.0**-29) == 2.0**-60 else 1e-7
+# Both solvers, that of now and that of the version which wrote the folders, end at a KKT gap of 1e-8.
+CLOSE = 1e-7
 
 
 @pytest.mark.parametrize("name", WRITTEN["models"])

@@ -118,7 +118,13 @@ def test_requests_of_the_service(plays, tmp_path):
     serve = pytest.importorskip("benchmarks.serve.__main__")
     model = komd.CFKOMD().fit(plays)
     files = serve.lines(model, tmp_path, users=50)
+    lengths = model.catalogue.histories.lengths
+    middle, long = (int(((lengths >= a) & (lengths <= b)).sum()) for a, b in ((140, 190), (450, 650)))
     assert {name: len(file.read_text().splitlines()) for name, file in files.items()} == {
+        "users_165": middle,
+        "users_165_reasons": middle,
+        "users_500": long,
+        "users_500_reasons": long,
         "strangers": 50,
         "reasons": 50,
         "users": 50,
