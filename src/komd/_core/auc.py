@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from komd._core.compile import compiled, inner
 from komd._core.groups import TieRule
 
-__all__ = ["LOWEST", "area_under_curve", "level_unchosen", "mark_hits", "pairs_lost", "ties_won"]
+__all__ = ["LOWEST", "area_under_curve", "ascending", "level_unchosen", "mark_hits", "pairs_lost", "ties_won"]
 
 LOWEST = -np.finfo(np.float64).max  # the score of every item that nobody chose, where areas are measured
 
 _FEW = 256  # test items up to which each is compared with scores; more are searched by bisection
 
 
-@compiled
 def area_under_curve(
-    scores: np.ndarray, chosen: int, test_indptr: np.ndarray, test: np.ndarray, rule: TieRule, areas: np.ndarray
+    scores: NDArray[np.float64],
+    chosen: int,
+    test_indptr: NDArray[np.int64],
+    test: NDArray[np.int32],
+    rule: TieRule,
+    areas: NDArray[np.float64],
 ) -> None:
     """The share of (test item, other item) pairs that a user's scores put in the right order.
 
@@ -25,30 +30,53 @@ def area_under_curve(
     Not a number where a side is empty. `scores` is overwritten: test items end at minus infinity.
     Twins: scikit-learn's roc_auc_score; with places, tests/reference.py::area_in_order.
     """
+    owner = np.repeat(np.arange(len(scores)), np.diff(test_indptr))
+    tested, places = ascending(scores[owner, test], test, owner, chosen, rule)
+    _areas(scores, chosen, test_indptr, test, tested, places, rule, areas)
+
+
+def ascending(
+    scores: NDArray[np.float64], items: NDArray[np.int32], owner: NDArray[np.int64], chosen: int, rule: TieRule
+) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+    """The scores of test items in ascending order for each owner, and the places of the items in that order.
+
+    Items from `chosen` on are put below all others first, as `level_unchosen` does.
+    """
+    levelled = np.where((items >= chosen) & (scores > -np.inf), LOWEST, scores)
+    order = np.lexsort((levelled, owner))
+    return levelled[order], rule.places[items[order]] if len(rule.places) else rule.places
+
+
+@compiled
+def _areas(
+    scores: np.ndarray,
+    chosen: int,
+    test_indptr: np.ndarray,
+    test: np.ndarray,
+    tested_scores: np.ndarray,
+    tested_places: np.ndarray,
+    rule: TieRule,
+    areas: np.ndarray,
+) -> None:
+    """`area_under_curve` with the test scores and their places as `ascending` gives them."""
     near = np.empty(scores.shape[1] + 1)
     for u in range(test_indptr.shape[0] - 1):
-        wanted = test[test_indptr[u] : test_indptr[u + 1]]
-        row = scores[u]
+        begin, end = test_indptr[u], test_indptr[u + 1]
+        row, tested = scores[u], tested_scores[begin:end]
         level_unchosen(row, chosen)
-        tested = np.empty(wanted.shape[0], np.float64)
-        for k in range(wanted.shape[0]):
-            tested[k] = row[wanted[k]]
-        for k in range(wanted.shape[0]):
-            row[wanted[k]] = -np.inf
+        for p in range(begin, end):
+            row[test[p]] = -np.inf
         others = 0
         for j in range(row.shape[0]):
             others += row[j] > -np.inf
-        size = tested.shape[0]
-        if size == 0 or others == 0:
+        pairs = tested.shape[0] * others
+        if pairs == 0:
             areas[u] = np.nan
         elif rule.places.shape[0] == 0:
-            tested.sort()
-            areas[u] = (size * others - pairs_lost(row, tested, rule.share, near)) / (size * others)
+            areas[u] = (pairs - pairs_lost(row, tested, rule.share, near)) / pairs
         else:
-            order = np.argsort(tested)
-            tested = tested[order]
-            lost = pairs_lost(row, tested, 0.0, near) - ties_won(row, tested, rule.places[wanted[order]], rule)
-            areas[u] = (size * others - lost) / (size * others)
+            lost = pairs_lost(row, tested, 0.0, near) - ties_won(row, tested, tested_places[begin:end], rule)
+            areas[u] = (pairs - lost) / pairs
 
 
 @inner

@@ -137,18 +137,14 @@ class _Group:
 
     def ranked(self, room: int, advance: Callable[[float], None]) -> RankedBlock:
         """The second pass."""
-        from komd._core.auc import LOWEST
+        from komd._core.auc import ascending
         from komd._core.top_n import sort_top
 
         size, targets, items = len(self.histories), self.targets, self.model.matrix.items
         out, tested, places = RankedBlock.empty(size, self.request.length), np.zeros(0), np.zeros(0, np.int32)
-        if targets is not None:  # ascending for each user, items that nobody chose below all others
+        if targets is not None:
             owner, chosen = np.repeat(np.arange(size), targets.lengths), self.model.catalogue.chosen
-            tested = np.where(targets.indices < chosen, self.target_scores, LOWEST)
-            ascending = np.lexsort((tested, owner))
-            tested = tested[ascending]
-            if len(self.request.ties.places):
-                places = self.request.ties.places[targets.indices[ascending]]
+            tested, places = ascending(self.target_scores, targets.indices, owner, chosen, self.request.ties)
         # How far the items each user knows, and their targets, have been used.
         cursors = (
             self._known.indptr[:-1].copy(),
