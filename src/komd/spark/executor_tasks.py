@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from komd.rows import pointers
 from komd.spark.merged_rows import EVERY_ROW, MergedPairs, RowRule, compressed, merged
 from komd.spark.model_folder import Folder
 
-__all__ = ["ListTask", "block_sums", "lists_for_histories", "lists_for_users", "packed_rows", "scored_pairs"]
+__all__ = ["ListTask", "block_sums", "lists_for_histories", "lists_for_users", "packed_rows", "scored_pairs", "settle"]
 
 _USERS = 2_048  # whose lists are given to Spark in one batch
 _cached: dict[str, Recommender] = {}
@@ -58,8 +60,20 @@ class ListTask:
         return RankingRequest(self.n, candidates, self.exclude_seen)
 
 
+@cache
+def settle() -> None:
+    """Let the garbage collector of this worker pass over what is loaded, from now on.
+
+    Spark collects garbage after every task. To visit all objects of the libraries takes 50 to 100 ms each time, which
+    is longer than a short task.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 def mapped_model(folder: Folder) -> Recommender:
     """The model, memory-mapped; cached for the next task of this worker."""
+    settle()
     if folder.manifest not in _cached:
         _cached.clear()
         # The first workers of an executor verify the checksums and leave marks; later workers find the marks.
@@ -124,6 +138,7 @@ def scored_pairs(
 
 def packed_rows(items: pa.Array, rule: RowRule, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """All rows of a partition as one row: the users' ids, and the pairs as `gather_catalogue` names them, as bytes."""
+    settle()
     received = [batch for batch in batches if batch.num_rows]
     if not received:
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import pickle
 import re
 import shutil
 import socket
@@ -144,10 +145,11 @@ def check_executors(context: SparkContext, folder: Folder | None = None) -> None
     """Raise InputError if executors lack komd or what it needs, have another version, or do not see the folder."""
     from importlib import metadata
 
-    version = metadata.version("komd")
+    version, packed = metadata.version("komd"), pickle.dumps(folder)
 
-    # Sent by value, with imports inside: it must run where komd cannot be imported.
-    def check_packages(_: object) -> list[str]:
+    # Sent by value, with imports inside: it must run where komd cannot be imported, so `folder` is sent as bytes.
+    def check(_: object) -> list[str]:
+        import pickle
         import socket
         import sys
 
@@ -161,23 +163,22 @@ def check_executors(context: SparkContext, folder: Folder | None = None) -> None
 
         if metadata.version("komd") != version:
             return [f"{where} has komd {metadata.version('komd')}, the driver {version}; install the same"]
-        return []
-
-    def check_folder(_: object) -> list[str]:
         from komd.errors import KomdError
+        from komd.spark.executor_tasks import settle
 
+        settle()
         try:
-            assert folder is not None
-            folder.here()
+            folder = pickle.loads(packed)
+            if folder is not None:
+                folder.here()
         except KomdError as error:
             return [str(error)]
         return []
 
     slots = max(2, context.defaultParallelism) * 2
-    for check in (check_packages, check_folder) if folder is not None else (check_packages,):
-        try:
-            problems = context.parallelize(range(slots), slots).mapPartitions(check).distinct().collect()
-        except PySparkException as error:
-            raise InputError(f"executors cannot run Python work: {error}") from error
-        if problems:
-            raise InputError("; ".join(sorted(problems)[:3]))
+    try:
+        problems = set(context.parallelize(range(slots), slots).mapPartitions(check).collect())
+    except PySparkException as error:
+        raise InputError(f"executors cannot run Python work: {error}") from error
+    if problems:
+        raise InputError("; ".join(sorted(problems)[:3]))
