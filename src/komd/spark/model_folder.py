@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import pickle
 import re
 import shutil
 import socket
@@ -145,11 +144,10 @@ def check_executors(context: SparkContext, folder: Folder | None = None) -> None
     """Raise InputError if executors lack komd or what it needs, have another version, or do not see the folder."""
     from importlib import metadata
 
-    version, packed = metadata.version("komd"), pickle.dumps(folder)
+    version, parts = metadata.version("komd"), None if folder is None else (folder.manifest, folder.path)
 
-    # Sent by value, with imports inside: it must run where komd cannot be imported, so `folder` is sent as bytes.
+    # Sent by value, with imports inside: it must run where komd cannot be imported, so no object of ours goes with it.
     def check(_: object) -> list[str]:
-        import pickle
         import socket
         import sys
 
@@ -165,12 +163,12 @@ def check_executors(context: SparkContext, folder: Folder | None = None) -> None
             return [f"{where} has komd {metadata.version('komd')}, the driver {version}; install the same"]
         from komd.errors import KomdError
         from komd.spark.executor_tasks import settle
+        from komd.spark.model_folder import Folder
 
         settle()
         try:
-            folder = pickle.loads(packed)
-            if folder is not None:
-                folder.here()
+            if parts is not None:
+                Folder(*parts).here()
         except KomdError as error:
             return [str(error)]
         return []
