@@ -28,8 +28,8 @@ LAYERS = [
     {"matrix"},
     {"kernels"},
     {"data"},
-    {"checks", "errors", "files", "html", "memory", "notebook_html", "plain_text", "rows", "svg", "threads"},
-    {"_core", "notebook_bar", "progress"},
+    {"checks", "errors", "html", "memory", "notebook_html", "plain_text", "rows", "svg", "threads"},
+    {"_core", "files", "notebook_bar", "progress"},
 ]
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 # Underscore names that are the only way in: of NamedTuple, of the system, of Spark's Params, of Numba's functions.

@@ -42,6 +42,18 @@ def total(group):
 if __name__ == "__main__":
     print(total(groups.{name}(10.0, 1.0)), sum(total.stats.cache_hits.values()))
 """
+TOGETHER = """
+import pathlib
+import sys
+import time
+import caller
+import groups
+
+pathlib.Path(f"ready-{sys.argv[1]}").touch()
+while len(list(pathlib.Path().glob("ready-*"))) < 3:
+    time.sleep(0.001)
+print(caller.total(groups.Pair(10.0, 1.0)), sum(caller.total.stats.cache_hits.values()))
+"""
 
 
 @pytest.fixture
@@ -72,6 +84,20 @@ def test_the_cache_is_used_and_follows_every_file_of_the_folder(run):
     assert run(factor=3) == (31.0, 1)
     assert run(factor=3, name="Two") == (31.0, 0)  # the index on disk names a class that is gone
     assert run(factor=3, name="Two") == (31.0, 1)
+
+
+def test_of_processes_that_start_together_one_compiles(run, tmp_path):
+    assert run() == (21.0, 0)  # writes the modules
+    (tmp_path / "together.py").write_text(TOGETHER)
+    (tmp_path / "callee.py").write_text(CALLEE.format(factor=4))  # what was compiled is old
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    started = [
+        subprocess.Popen([sys.executable, "together.py", str(k)], cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
+        for k in range(3)
+    ]
+    said = sorted(process.communicate(timeout=120)[0].split() for process in started)
+    assert said == [[b"41.0", b"0"], [b"41.0", b"1"], [b"41.0", b"1"]]
+    assert not list(tmp_path.rglob("*.lock"))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of files are POSIX")

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    (
+        found
+        for name in ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(name))
+    ),
+    None,
 )
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 BROWSER = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the path")

@@ -22,6 +22,7 @@ from numba.core.compiler import Compiler, Flags
 from numba.core.environment import lookup_environment
 from numba.core.registry import CPUDispatcher
 
+from komd.files import LockHeld, locked
 from komd.progress import note_once
 
 __all__ = ["compiled", "inner"]
@@ -29,6 +30,7 @@ __all__ = ["compiled", "inner"]
 F = TypeVar("F", bound=Callable[..., object])
 
 _OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}, "no_cfunc_wrapper": True}
+_WAIT = 60.0  # seconds for another process that compiles the same function
 
 
 class _Listener(event.Listener):  # type: ignore[misc]
@@ -101,6 +103,13 @@ def _part(function: Callable[..., object], *, allocates: bool) -> Callable[..., 
 
 class _Entry(CPUDispatcher):  # type: ignore[misc]
     """A function that Python calls. Compiled code that names it finds the same function as a part, `part`."""
+
+    def compile(self, sig: Any) -> Any:
+        try:
+            return super().compile(sig)
+        finally:
+            if isinstance(self._cache, _Cache):
+                self._cache.alone.close()
 
     @property
     def _numba_type_(self) -> types.Type:
@@ -193,15 +202,26 @@ class _Cache(FunctionCache):  # type: ignore[misc]
     """Machine code on disk, valid as long as no file of the function's folder changes.
 
     Numba alone looks at the function's own file: it would miss a change of the functions that are compiled into this
-    one and of the groups of arrays that it takes, and would fail where such a group no longer exists.
+    one and of the groups of arrays that it takes, and would fail where such a group no longer exists. Of processes that
+    start together one compiles a function, and the others wait for it.
     """
 
     def __init__(self, function: Callable[..., object]) -> None:
         super().__init__(function)
         stamp = _stamp(Path(function.__code__.co_filename).parent)
         self._cache_file = IndexDataCacheFile(self.cache_path, self._impl.filename_base, stamp)
+        self.alone = contextlib.ExitStack()
+        """Holds the lock of the function while this process compiles it."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = self._loaded(sig, target_context)
+        if found is None:
+            with contextlib.suppress(LockHeld, OSError):
+                self.alone.enter_context(locked(Path(self.cache_path) / f"{self._impl.filename_base}.lock", wait=_WAIT))
+                found = self._loaded(sig, target_context)  # another process may have compiled it meanwhile
+        return found
+
+    def _loaded(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
         except (AttributeError, ImportError, TypeError):  # of an index that names what is gone
