@@ -92,15 +92,12 @@ def pairs_lost(row: np.ndarray, tested: np.ndarray, tie: float, near: np.ndarray
 
     `tested` are the scores of the test items, ascending; in `row` they are at minus infinity. Items that nobody chose
     are at `LOWEST` in both. Over strips of items the numbers add up. `near` is scratch, one longer than `row`.
-    The scores that reach a test item are sought among those that reached one below it: few are compared often.
+    As soon as few scores reach a test item, those that reach the next one are sought among them alone.
     """
     size = tested.shape[0]
-    if size == 0:
-        return 0.0
     lost = 0.0
-    found = _reaching(row, row.shape[0], tested[0], near)
     if size > _FEW:
-        for j in range(found):
+        for j in range(_reaching(row, row.shape[0], tested[0], near)):
             x = near[j]
             low = _how_many_below(tested, x)
             end = low
@@ -108,18 +105,33 @@ def pairs_lost(row: np.ndarray, tested: np.ndarray, tie: float, near: np.ndarray
                 end += 1
             lost += end - tie * (end - low)
         return lost
-    for t in range(size):
-        reaching = 0
-        equal = 0
-        for j in range(found):
-            reaching += near[j] >= tested[t]
-            equal += near[j] == tested[t]
-        if reaching == 0:
-            break
+    t = 0
+    found = row.shape[0]
+    reaching = found
+    while t < size and 2 * reaching >= found:
+        reaching, equal = _compared(row, found, tested[t])
+        lost += reaching - tie * equal
+        t += 1
+    if t < size and reaching > 0:
+        found = _reaching(row, found, tested[t], near)
+    while t < size and reaching > 0:
+        reaching, equal = _compared(near, found, tested[t])
         lost += reaching - tie * equal
         if 2 * reaching < found:
             found = _reaching(near, found, tested[t], near)
+        t += 1
     return lost
+
+
+@inner
+def _compared(scores: np.ndarray, size: int, least: float) -> tuple[int, int]:
+    """How many of the first `size` scores are at least `least`, and how many of them equal."""
+    reaching = 0
+    equal = 0
+    for j in range(size):
+        reaching += scores[j] >= least
+        equal += scores[j] == least
+    return reaching, equal
 
 
 @inner
