@@ -33,7 +33,8 @@ def test_units_and_their_order():
     assert unit("tests/spark/test_spark.py::test_a[x::y]") == unit("tests/spark/test_every_variant.py::test_b")
     assert unit("tests/serve/test_page.py::test_a[@b]") == "tests/serve/test_page.py"
     ids = ["tests/test_store.py::a", "tests/data/test_read.py::a", "tests/serve/test_api.py::a", "tests/spark/t.py::a"]
-    assert sorted(ids, key=order) == [ids[3], ids[2], ids[0], ids[1]]
+    ids.append("tests/test_site.py::a[x/y]")
+    assert sorted(ids, key=order) == [ids[3], ids[4], ids[2], ids[0], ids[1]]
 
 
 def test_a_file_runs_in_one_process_and_spark_as_well(tmp_path):
