@@ -153,7 +153,7 @@ class Comparison:
 
     @property
     def table(self) -> pa.Table:
-        """An Arrow table: model; mean, `_std` and `_mark` of each metric; seconds, memory; why a model failed."""
+        """An Arrow table, one row per model: metrics (mean, `_std`, `_mark`), seconds, memory, why it failed."""
         columns: dict[str, Any] = {"model": pa.array([row.model for row in self.rows], pa.string())}
         for name in self.metrics:
             scores = [row.scores.get(name) for row in self.rows]

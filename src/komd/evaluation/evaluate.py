@@ -41,7 +41,7 @@ class Evaluation:
     users : pyarrow.Array
         Ids of the test users, in the order of the values.
     ties : str
-        How equal scores count in AUC: "half", "strict" or "in order".
+        How equal scores count in AUC: "half", "strict", or "in order" (an order of items was given).
     skipped : int
         Test pairs left out: with unknown users or items (`on_unknown="skip"`), or already in the user's history.
 
@@ -111,7 +111,7 @@ def evaluate(
     history : Interactions, optional
         Histories of users that the model does not know, matched by user id to `test`.
     ties : str or sequence of ids
-        What equal scores count in AUC. "half": one half. "strict": nothing, as in the paper's formula. Or item ids in
+        How equal scores count in AUC. "half": one half. "strict": not at all, as in the paper's formula. Or item ids in
         order of preference: of two items with equal scores, the earlier one wins; items that are not listed come last
         and are equal to each other. Code that sorts by score alone also has such an order, most often
         `train.items_by_appearance`.
