@@ -47,7 +47,7 @@ class MSDW(KernelNeighbourhood):
     """
 
     def __init__(self, *, alpha: float = 0.5, locality: float = 1.0, storage: str | None = None) -> None:
-        AsymmetricCosine(alpha=alpha, locality=locality)  # refuses what it cannot take
+        AsymmetricCosine(alpha=alpha, locality=locality)  # raises InputError for invalid values
         self.alpha = alpha
         self.locality = locality
         self.storage = known_storage(storage)
