@@ -95,7 +95,7 @@ class Histories:
     def _part(
         self, indptr: NDArray[np.int64], pairs: Any, rows: Any, same: Callable[[Histories], Histories]
     ) -> Histories:
-        """Some rows: `pairs` selects their pairs, `rows` the rows; `same` makes the same selection of other histories."""
+        """Some rows: `pairs` selects their pairs, `rows` the rows; `same` selects the same of other histories."""
         return Histories(
             indptr,
             self.indices[pairs],

@@ -43,7 +43,7 @@ class PairChanges:
         return self._length
 
     def fits(self, batch: UpdateBatch) -> bool:
-        """Whether the update can be resolved with the others: it has the same rule for repeated pairs, or only removals."""
+        """Whether the update can be resolved with the others: it has the same rule for repeats, or only removals."""
         return self._rule in (None, batch.rule) or bool((batch.kinds == REMOVED).all())
 
     def take(self, batch: UpdateBatch, on_unknown: str) -> int:

@@ -168,7 +168,7 @@ class _Group:
             return replace(out, areas=(pairs - out.areas) / pairs)
 
     def _blocks(self, strip: Strip) -> list[tuple[int, int]]:
-        """Blocks of users to be ranked together: large, because users of a block share rows of the strip in the cache."""
+        """Blocks of users to be ranked together: large, because they share rows of the strip in the cache."""
         size = min(max(_FEWEST, -(-len(self.histories) // (_SHARES * pool.count(self.threads)))), _MOST)
         if strip.correction is not None:
             size = min(size, _CORRECTIONS // (4 * (strip.last - strip.first)))
