@@ -180,8 +180,8 @@ class Comparison:
         >>> import komd
         >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
         >>> found = komd.compare(data, "Popularity, MSDW", metrics="ndcg@10", folds=2)
-        >>> sorted(found.to_dict())
-        [...]
+        >>> [model["model"] for model in found.to_dict()["models"]]
+        ['Popularity()', 'MSDW()']
         """
         sizes = {"users": self.users, "items": self.items, "interactions": self.interactions}
         return {

@@ -149,7 +149,7 @@ def evaluate(
 
     wanted = parse_metrics(metrics)
     one_of("on_unknown", on_unknown, ("error", "skip"))
-    model = model.view()  # updates that come meanwhile do not matter
+    model = model.view()  # not affected by updates during the run
     users, rows, targets, skipped = _matched(model, Interactions.of(test), history, on_unknown)
     if not len(users):
         raise InputError("nothing to measure: no test user has a test item that is not in their history")
@@ -229,7 +229,7 @@ def _matched(
     skipped += int(targets.lengths[tested[~known]].sum())
     targets = targets.take(tested[known].astype(np.int32))
     ids = ids.take(pa.array(np.flatnonzero(known)))
-    # An item that the user knows already cannot be recommended, so it is not a target.
+    # An item that the user already knows cannot be recommended, so it is not a target.
     m, known_items = len(catalogue.order), rows.known_items
     owner = np.repeat(np.arange(len(rows)), targets.lengths)
     known_pairs = np.repeat(np.arange(len(rows)), known_items.lengths) * m + known_items.indices
