@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["NotebookBar", "in_notebook"]
 
-_PAUSE = 0.2  # seconds between two pictures of the bar: each is a message to the browser
+_PAUSE = 0.2  # seconds between two updates of the bar: each is a message to the browser
 
 
 def in_notebook() -> bool:
@@ -37,7 +37,7 @@ class NotebookBar:
         self._handle = display(HTML(self.html()), display_id=True)  # type: ignore[no-untyped-call]
 
     def advance(self, amount: float) -> None:
-        """Count so much more as done."""
+        """Add to the amount that is done."""
         self._done += amount
         if self._handle is not None and time.monotonic() - self._drawn > _PAUSE:
             self._show(self.html())

@@ -1,4 +1,4 @@
-"""Results in Jupyter: HTML fragments that run nothing, fit their cell, and read well on light and on dark."""
+"""Results in Jupyter: HTML fragments without scripts that fit their cell, readable in light and dark themes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = 20
 _LONGEST = 120  # characters of an id or a name that are shown
 _fragments = itertools.count(1)
 
-# Colours are those of the cell, made fainter: Jupyter, VS Code and Colab each say in their own way what is dark.
+# Colours are those of the cell, made fainter: Jupyter, VS Code and Colab each mark a dark theme in their own way.
 _STYLE = """
 .komd { color: inherit; max-width: 100%; font-size: .95em; line-height: 1.45;
   --ink: currentColor; --rule: rgba(128,128,128,.45); --first: #2b8ac6; --second: #cc6d10; --third: #17946f; }
@@ -60,7 +60,7 @@ def fragment(title: str, *parts: str) -> str:
 
 
 def cell(value: object) -> str:
-    """A value as HTML: ids and names come from anywhere, so that nothing of them is markup, and long ones are cut."""
+    """A value as HTML, escaped, because ids and names come from anywhere; long ones are cut."""
     text = printable(f"{value:.6g}" if isinstance(value, float) else value)
     return escape(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…")
 
@@ -84,7 +84,7 @@ def table_rows(table: pa.Table, columns: Sequence[str], most: int = ROWS) -> lis
 
 
 def bar(value: float, largest: float) -> str:
-    """A bar as long as a value beside the largest; one below zero has another colour."""
+    """A bar whose length is the value relative to the largest; negative values have another colour."""
     share = min(abs(value) / largest, 1.0) if largest > 0 and value == value else 0.0
     return f'<span class="bar{" less" if value < 0 else ""}" style="width:{6 * share:.2f}em"></span>'
 
@@ -95,5 +95,5 @@ def note(text: str) -> str:
 
 
 def plots(html: str) -> str:
-    """Plots of a report's page, whose ids no other fragment of the notebook has."""
+    """Plots of a report's page, with ids that are unique in the notebook."""
     return renamed(html, f"komd-{next(_fragments)}")

@@ -32,7 +32,7 @@ def count(keys: Ids32, indptr: Ints) -> None:
 def group(rows: Ids32, columns: Ids32, times: Ints, place: Ints, indices: Ids32, out_times: Ints) -> None:
     """Put each pair into the next free place of its row: a stable counting sort.
 
-    `place` starts as a copy of `indptr[:-1]` and is used up. `times` is empty when there are none.
+    `place` arrives as a copy of `indptr[:-1]` and is overwritten. `times` is empty when there are none.
     """
     timed = times.size > 0
     for k in range(rows.size):
@@ -74,11 +74,11 @@ def distinct(indptr: Ints, indices: Ids32, times: Ints, seen: Ints) -> int:
 
 @compiled
 def merge(indptr: Ints, indices: Ids32, times: Ints, weights: NDArray[float64], seen: Ints, how: int) -> int:
-    """Make one of repeated pairs, in place, where the first stands; returns the pairs left. `seen`: see `distinct`.
+    """Merge repeated pairs, in place, at the position of the first; returns the pairs left. `seen`: see `distinct`.
 
-    SUM and LARGEST are of the weights, at the earliest time. LAST takes weight and time of the last of them: the
-    latest (the later of equal times), or without times the last in the order given. `times` and `weights` are empty
-    when there are none. Twin: tests/reference.py::merge_repeated.
+    SUM and LARGEST combine the weights and keep the earliest time. LAST keeps weight and time of the last pair: the one
+    with the latest time (of equal times, the later pair), or without times the last in the order given. `times` and
+    `weights` are empty when there are none. Twin: tests/reference.py::merge_repeated.
     """
     timed = times.size > 0
     weighted = weights.size > 0
@@ -121,7 +121,7 @@ def merge(indptr: Ints, indices: Ids32, times: Ints, weights: NDArray[float64], 
 def absent(
     indptr: Ints, indices: Ids32, other_indptr: Ints, other_indices: Ids32, marker: Ints, out: NDArray[bool_]
 ) -> None:
-    """Write which entries are not in the same row of the other. `marker` has one entry per column, -1 on entry."""
+    """Whether the same row of the other rows lacks each entry. `marker` has one entry per column, -1 on entry."""
     for row in range(indptr.size - 1):
         for k in range(other_indptr[row], other_indptr[row + 1]):
             marker[other_indices[k]] = row
@@ -141,7 +141,7 @@ def transpose(indptr: Ints, indices: Ids32, place: Ints, out: Ids32) -> None:
 
 @compiled
 def places(indices: Ids32, place: Ints, out: Ints) -> None:
-    """Write, column by column, where its entries stand in `indices`, ascending. `place`: see `group`."""
+    """Write, column by column, the positions of its entries in `indices`, ascending. `place`: see `group`."""
     for k in range(indices.size):
         j = indices[k]
         out[place[j]] = k

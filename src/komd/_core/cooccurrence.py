@@ -1,11 +1,11 @@
 """Co-occurrence: how many users chose both item i and item j, or how much those users weigh together.
 
 `count_upper` and `count_pairs` take `weights`, one for each user, or `values`, one for each pair of user and item (then
-user v adds x_i(v) x_j(v)), or neither: every user counts 1. None is settled when the function is compiled, so that
-plain counting carries nothing of the two. Counters are int32 for counts, int64 for weights, which are integers: sums
-are the same in any order. They are float64 for values: a sum runs over the users in ascending order, whatever the
-block, so that it is the same to the last bit, and the same for (i, j) and (j, i).
-`count_touched` asks only whether there is such a user, and stores nothing.
+user v adds x_i(v) x_j(v)), or neither: every user counts 1. Which of them is None is known when the function is
+compiled, so that plain counting does not pay for the other two. Counters are int32 for counts, int64 for weights, which
+are integers: sums are the same in any order. They are float64 for values: a sum runs over the users in ascending order,
+whatever the block, so that it is the same to the last bit, and the same for (i, j) and (j, i). `count_touched` asks
+only whether there is such a user, and stores nothing.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def count_upper(
 ) -> None:
     """counts[i - first, j] += |U_i ∩ U_j| for items first <= i < last and all j >= i.
 
-    `item_where[p]` is the place of the p-th (item, user) pair inside `user_items`; rows being sorted,
-    everything from there to the end of the user's row is a j >= i: half of the work is never done.
+    `item_where[p]` is the place of the p-th (item, user) pair inside `user_items`; since rows are
+    sorted, everything from there to the end of the user's row is a j >= i, which halves the work.
     `values` are aligned with `user_items`. Twins: tests/reference.py::cooccurrence, tests/reference.py::dot_products.
     """
     user_items = pairs.user_items
@@ -53,8 +53,8 @@ def count_upper(
                     row[np.uint32(user_items[k])] += weight * values[k]
 
 
-_THIN = 64  # a row with less than one item in so many touched is sorted
-_AHEAD = 4  # users whose rows are asked for in advance: enough to hide a trip to memory
+_THIN = 64  # a row in which less than one item in so many was touched is sorted
+_AHEAD = 4  # how many users ahead rows are prefetched: enough to hide the latency of memory
 
 
 @inner
@@ -69,11 +69,11 @@ def count_row(
     weights: np.ndarray | None,
     values: PairValues | None,
 ) -> int:
-    """Count all items of the users at first..stop of `item_users`; list what is met from `end` of `touched`.
+    """Count all items of the users at first..stop of `item_users`; append the items found to `touched`, from `end` on.
 
-    Returns the end of the list. It is kept without a branch: a place is always written, the length grows only on a
-    first touch, which is where the counter is still zero: hence weights and values must be > 0, and sums of such never
-    are 0. A row that is counted `whole`, for the caller to go through all counters, keeps no list.
+    Returns the end of the list. The list is written without a branch: each item is written at its end, and the length
+    grows only if the counter of the item is still zero. So weights and values must be > 0, for sums that are never 0.
+    With `whole`, no list is kept: the caller goes through all counters.
     """
     item_users, user_indptr, user_items = pairs.item_users, pairs.user_indptr, pairs.user_items
     for p in range(first, stop):
@@ -128,10 +128,10 @@ def count_pairs(
         i = rows[r]
         start = end
         first_pair, stop = pairs.item_indptr[i], pairs.item_indptr[i + 1]
-        whole = (stop - first_pair) * mean > counter.size  # so many counts that a list would not be short
+        whole = (stop - first_pair) * mean > counter.size  # so many counts that a list would be long
         end = count_row(pairs, first_pair, stop, whole, counter, indices, end, weights, values)
         if whole or (end - start) * _THIN > counter.size:
-            # So full a row is put in order by going through all counters, not by sorting.
+            # For a row this full, going through all counters is faster than sorting.
             end = start
             for j in range(counter.size):
                 seen = counter[np.uint32(j)]
@@ -158,9 +158,9 @@ def count_touched(
 ) -> None:
     """touched[k] = the number of items j, itself included, that share a user with item rows[k].
 
-    Only whether, not how often: nothing is stored but a stamp for each item, which says for which row it was last
-    met. `stamps` (one number an item) holds no number of `rows` on entry. With `item_where` (see `count_upper`; rows
-    of users sorted) only j >= rows[k] are counted: half of the work. Twin: tests/reference.py::cooccurrence.
+    Co-occurrences are not counted: only a stamp is stored for each item, the last row for which it was found. `stamps`
+    (one number per item) contains no number of `rows` on entry. With `item_where` (see `count_upper`; users' rows must
+    be sorted), only j >= rows[k] are counted, which halves the work. Twin: tests/reference.py::cooccurrence.
     """
     item_users, user_indptr, user_items = pairs.item_users, pairs.user_indptr, pairs.user_items
     for k in range(rows.size):
@@ -187,7 +187,7 @@ def count_touched(
 
 @compiled
 def reach(user_indptr: np.ndarray, user_items: np.ndarray, out: np.ndarray) -> None:
-    """out[i] += the items that the users of item i have, all together: the counts that row i of K takes."""
+    """out[i] += the total length of the rows of item i's users: the number of counts needed for row i of K."""
     for v in range(user_indptr.size - 1):
         length = user_indptr[v + 1] - user_indptr[v]
         for q in range(user_indptr[v], user_indptr[v + 1]):

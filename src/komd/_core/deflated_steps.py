@@ -1,9 +1,9 @@
-"""Steps of CF-OMD in which the leading eigenvectors of K are taken as they are, and the rest of K as a multiple of I.
+"""Steps of CF-OMD that treat the leading eigenvectors of K exactly, and the rest of K as a multiple of I.
 
 K = U U' + R, where U has few columns and R is small beside λ_n. With R replaced by σ I between the negatives, their
-weights can be eliminated: what is left is a small problem on the history and a linear system as large as U has columns
-(docs/guide/maths.md, "Solving CF-OMD"). The gradient is exact, so that the answer is; only the number of steps depends
-on R. Each user is solved alone.
+weights can be eliminated. This leaves a small problem on the history and a linear system of the size of U's columns
+(docs/guide/maths.md, "Solving CF-OMD"). The gradient is exact, and so is the answer; only the number of steps
+depends on R. Each user is solved alone.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from komd._core.two_simplexes import (
 
 __all__ = ["DeflatedScratch", "Deflation", "deflated_scratch", "start_users", "step_deflated"]
 
-_SETS = 12  # times that the set of negatives with weight is corrected in one step
+_SETS = 12  # corrections of the set of negatives with weight in one step, at most
 _FIRST = 1e-6  # gap to which the first weights of the history are solved
-_FINER = 1e-3  # times the last gap: gap to which the weights of the history are solved in a step
-_LEAST = 1e-15  # beneath this it is rounding
+_FINER = 1e-3  # times the last gap: the gap to which a step solves the weights of the history
+_LEAST = 1e-15  # a smaller gap is rounding
 
 
 class Deflation(NamedTuple):
-    """K is U U' and a rest that is replaced by σ I."""
+    """The approximation of K by U U' + σ I."""
 
     U: np.ndarray
     """items x rank, float32: eigenvectors times the roots of their eigenvalues."""
@@ -48,7 +48,7 @@ class Deflation(NamedTuple):
     tau: float
     """λ_n + σ."""
     share: float
-    """What the negatives leave of the rest of K between items of a history."""
+    """Factor of R = K - U U' between items of a history, once the negatives are eliminated."""
 
 
 class DeflatedScratch(NamedTuple):
@@ -87,7 +87,7 @@ def deflated_scratch(longest: int, items: int, rank: int) -> DeflatedScratch:
 def start_users(
     problem: TwoSimplexProblem, deflation: Deflation, state: TwoSimplexState, scratch: DeflatedScratch
 ) -> None:
-    """ECF-OMD's answer: even weights on the negatives, for which p is solved. Fills p, Ka, Kp and the scores."""
+    """Start from ECF-OMD's answer: equal weights on the negatives, the best p for them. Fills p, Ka, Kp and scores."""
     m = deflation.S.shape[0]
     for u in range(problem.indptr.shape[0] - 1):
         h = problem.indices[problem.indptr[u] : problem.indptr[u + 1]]
@@ -133,14 +133,14 @@ def step_deflated(
 
 @inner
 def _aim(lam_n: float, tau: float, a: np.ndarray, Ka: np.ndarray, Kp: np.ndarray, target: np.ndarray) -> None:
-    """Where a step along the negative gradient leads, without U and the constraints."""
+    """The end of a step along the negative gradient, ignoring U and the constraints."""
     for j in range(a.shape[0]):
         target[j] = a[j] - ((Ka[j] - Kp[j]) + lam_n * a[j]) / tau
 
 
 @compiled
 def _sum_free(deflation: Deflation, scratch: DeflatedScratch) -> int:
-    """B and b of the free negatives, from these or from all others, whichever are fewer; returns their number."""
+    """Fill B and b, from the free negatives or from all others, whichever are fewer; returns how many are free."""
     free, B, b = scratch.free, scratch.B, scratch.lines[0]
     number = 0
     for j in range(free.shape[0]):
@@ -215,7 +215,7 @@ def _factor(tau: float, number: int, scratch: DeflatedScratch) -> None:
 def _solve_system(
     deflation: Deflation, a: np.ndarray, target: np.ndarray, number: int, scratch: DeflatedScratch
 ) -> float:
-    """y (in place of the right-hand side) for the present set of free negatives; returns ν / τ."""
+    """Solve for y, in place of the right-hand side, with the current set of free negatives; returns ν / τ."""
     C, b, y = scratch.C, scratch.lines[0], scratch.lines[1]
     excess = -1.0
     for j in range(a.shape[0]):
@@ -260,7 +260,7 @@ def _sum_rows(U: np.ndarray, weights: np.ndarray, out: np.ndarray) -> None:
 def _step_negatives(
     deflation: Deflation, a: np.ndarray, target: np.ndarray, number: int, scratch: DeflatedScratch
 ) -> None:
-    """The best a for the new p. Sets of free negatives follow each other until one is that of its own answer."""
+    """Set a to the best for the new p: the set of free negatives is corrected until it agrees with the weights."""
     free, tau = scratch.free, deflation.tau
     y, t = scratch.lines[1], scratch.sides.reached
     for _ in range(_SETS):
@@ -315,7 +315,7 @@ def _step_positives(
     gap: float,
     scratch: DeflatedScratch,
 ) -> None:
-    """The best p, the negatives following it as far as U knows: S = share (K - U U') + U (C'C)⁻¹ U' takes K's place."""
+    """Set p to the best, the negatives eliminated: S = share (K - U U') + U (C'C)⁻¹ U' takes the place of K."""
     h = problem.indices[problem.indptr[u] : problem.indptr[u + 1]]
     lam_p = problem.lam_p[problem.indptr[u] : problem.indptr[u + 1]]
     working, lines, y = scratch.working, scratch.sides.simplex.lines, scratch.lines[1]

@@ -42,8 +42,8 @@ def quadratic_forms(indptr: np.ndarray, users: np.ndarray, Q: np.ndarray, out: n
 def score_dual(dual: DualArrays, S: np.ndarray, users: WeightedUsers, scratch: DualScratch, scores: np.ndarray) -> None:
     """scores[u, j] = sum over u's items i of weights_i B[i, j], minus offsets_u S_j.
 
-    z_v is what u's items say for the users v of the training data who have them, y = Q z, and an item's score is the
-    sum of y over its users. One user at a time, in one order: the same to the last bit in any block.
+    z_v is the sum of the weights of u's items over the training users v who have them, y = Q z, and an item's score is
+    the sum of y over its users. Users are scored one at a time, in a fixed order: the same bits in any block.
     Twin: tests/_core/test_dual_scores.py.
     """
     indptr, Q = dual.indptr, dual.Q

@@ -1,4 +1,4 @@
-"""Sums over users or items that are the same in any order: each term is rounded to an integer before it is added.
+"""Sums over users or items that do not depend on their order: each term is rounded to an integer before it is added.
 
 `scale` is a power of two (`kernels/fixed_point.py` chooses it): a term x counts as the integer nearest to x · scale.
 Twins: `math.fsum` of the rounded terms, in tests/_core/test_exact_sums.py.
@@ -27,7 +27,7 @@ def sum_weights(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, ou
 def largest_bits(bits: np.ndarray) -> np.int32:
     """The bits of the largest absolute value among float32 numbers, given by their bits (int32): no NaN is among them.
 
-    The order of such bits, without the sign, is the order of the numbers; integers are compared many at a time.
+    Without the sign, the order of the bits as integers is the order of the numbers; integers compare faster.
     """
     top = np.int32(0)
     for k in range(bits.shape[0]):

@@ -1,7 +1,7 @@
 """The low-rank correction W W' of a matrix: of scores and of single entries; and products of a matrix with vectors.
 
-All products with rows of W are taken by `row_products`, whose sums do not depend on what they are taken together with:
-an answer is the same, to the last bit, however the work was cut.
+All products with rows of W are computed by `row_products`, whose sums do not depend on what is computed beside them: an
+answer is the same to the last bit, however the work is divided.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from komd._core.row_products import SIDE, row_products
 __all__ = ["multiply_rows", "project", "subtract_products", "subtract_squares", "subtract_targets"]
 
 _TILE = 64  # rows of W that are used together: they stay in the cache
-_CACHED = 1 << 19  # bytes of X likewise
+_CACHED = 1 << 19  # bytes of X that are used together, likewise
 
 
 @compiled
@@ -54,7 +54,7 @@ def subtract_products(A: np.ndarray, W: np.ndarray, out: np.ndarray) -> None:
 
 @compiled
 def subtract_targets(W: np.ndarray, projected: np.ndarray, targets: Rows, scores: np.ndarray) -> None:
-    """Subtract projected[u] · W[j] from the score of each target j of user u, to the last bit as the function above."""
+    """Subtract projected[u] · W[j] from the score of each target j of user u; same bits as `subtract_products`."""
     found = np.empty(SIDE * SIDE, np.float32)
     for u in range(projected.shape[0]):
         end = targets.indptr[u + 1]
@@ -68,8 +68,8 @@ def subtract_targets(W: np.ndarray, projected: np.ndarray, targets: Rows, scores
 def subtract_squares(W: np.ndarray, added: int, rows: Rows, starts: np.ndarray, blocks: np.ndarray) -> None:
     """Subtract W[i] · W[j] for each user's items i and j, where `blocks` holds the entries between them.
 
-    The last `added` factors are added instead. A user's entries stand row by row from `starts[u]`; rows may go on with
-    others, up to the `starts` of the next user.
+    The last `added` factors are added instead. A user's entries are stored row by row from `starts[u]`; rows may be
+    longer than needed, up to the next user's `starts`.
     """
     factors = W.shape[1]
     tile = np.empty((_TILE, factors), np.float32)
@@ -86,7 +86,7 @@ def subtract_squares(W: np.ndarray, added: int, rows: Rows, starts: np.ndarray, 
                 for k in range(factors - added, factors):
                     row[k] = -row[k]
             for i in range(0, end, SIDE):
-                for j in range(max(start, i), end, SIDE):  # entries below the diagonal are those above it
+                for j in range(max(start, i), end, SIDE):  # by symmetry, half of the products
                     row_products(W, _items(h, _four(i, m_u)), tile, _four(j - start, end - start), found)
                     for x in range(i, min(i + SIDE, m_u)):
                         for y in range(j, min(j + SIDE, end)):
@@ -114,7 +114,7 @@ def _items(items: np.ndarray, places: tuple[int, int, int, int]) -> tuple[np.int
 def multiply_rows(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, X: np.ndarray, out: np.ndarray) -> None:
     """out[i] = sum over the entries (i, j) of these compressed rows of value · X[j], j ascending.
 
-    All rows use some rows of X, which stay in the cache, before they go on to the next ones.
+    All rows use one part of X, which stays in the cache, before the next part.
     """
     rows, (items, width) = indptr.shape[0] - 1, X.shape
     at = indptr[:-1].copy()

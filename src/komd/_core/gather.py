@@ -1,4 +1,4 @@
-"""Parts of K that users need, read from rows that are counted once and not kept: for their problems and targets."""
+"""Entries of K that users need for their problems and targets, from rows that are counted once and not stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from komd._core.groups import CountedPairs, PairValues, Rows
 
 __all__ = ["GatherScratch", "GatheredEntries", "copy_pieces", "gather_rows", "gather_scratch", "list_products"]
 
-_CLEARED = 16  # counters cleared in the time of one count: a row with more counts than one in so many keeps no list
+_CLEARED = 16  # counters cleared in the time of one count: with more counts than items / 16, no list is kept
 
 
 class GatherScratch(NamedTuple):
@@ -31,7 +31,7 @@ class GatheredEntries(NamedTuple):
 
 
 def gather_scratch(items: int, number: type[np.int32] | type[np.int64] | type[np.float64]) -> GatherScratch:
-    """Scratch buffers for `gather_rows`; the list is written one place ahead of its end."""
+    """Scratch buffers for `gather_rows`; the list has one place more than items, written ahead of its end."""
     return GatherScratch(np.zeros(items, number), np.empty(items + 1, np.int32))
 
 
@@ -48,10 +48,10 @@ def gather_rows(
     weights: np.ndarray | None = None,
     values: PairValues | None = None,
 ) -> int:
-    """For i in `rows` and each user who asks for i: |U_i ∩ U_j| · left_i · right_j for the items j the user wants.
+    """For i in `rows` and each user who needs row i: |U_i ∩ U_j| · left_i · right_j for the items j in `wanted`.
 
-    `users_of` are, for each item, the users who ask; `wanted` are the items each of them wants. Returns the number of
-    entries written to `out`. With `weights` or `values`: see `cooccurrence.py`.
+    `users_of` are, for each item, the users who need its row; `wanted` are the columns each user needs. Returns the
+    number of entries written to `out`. With `weights` or `values`: see `cooccurrence.py`.
     """
     counter, touched = scratch.counter, scratch.touched
     columns, products = out.columns, out.products
@@ -92,8 +92,8 @@ def list_products(
 ) -> None:
     """|U_i ∩ U_j| · left_i · right_j for i in `rows` and all j that share a user with i, in no order.
 
-    Compressed: `indptr` (rows + 1) begins with 0. `work` are the counts that each of the rows takes: one with more than
-    there are items gets all j, zeros among them. With `weights` or `values`: see `cooccurrence.py`.
+    Compressed: `indptr` (rows + 1) begins with 0. `work` is the number of counts needed for each row: a row with more
+    counts than there are items gets all j, including zeros. With `weights` or `values`: see `cooccurrence.py`.
     """
     counter, touched = scratch.counter, scratch.touched
     columns, products = out.columns, out.products
@@ -122,7 +122,7 @@ def list_products(
 
 @compiled
 def copy_pieces(values: np.ndarray, destinations: np.ndarray, lengths: np.ndarray, blocks: np.ndarray) -> None:
-    """Copy pieces of `values`, one after another, each to its place in `blocks`."""
+    """Copy consecutive pieces of `values`, each to its destination in `blocks`."""
     start = 0
     for p in range(destinations.shape[0]):
         to = destinations[p]

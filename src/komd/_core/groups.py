@@ -1,6 +1,6 @@
 """Arrays that belong together, under one name: how the layers above hand data to compiled functions.
 
-Numba takes a NamedTuple as it takes its fields. Groups that one function alone takes stand in that function's module.
+Numba accepts a NamedTuple like its fields. Groups that only one function takes are defined in that function's module.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class StoredMatrix(NamedTuple):
 
 
 class WeightedUsers(NamedTuple):
-    """Users as scoring takes them: their items with weights w (compressed rows), and one offset b for each user."""
+    """Users as scoring takes them: weights w of their items (compressed rows), and one offset b per user."""
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
@@ -77,15 +77,15 @@ class DualArrays(NamedTuple):
     left: NDArray[np.float64]
     right: NDArray[np.float64]
     own: NDArray[np.float64]
-    """What the formula gives for i = j, where B is zero."""
+    """The value of the formula for i = j, where B is zero: to be subtracted."""
 
 
 class OwnEntries(NamedTuple):
     """K between each user's own items: to be gathered from `stored`, or gathered before, in `blocks`.
 
-    In `blocks`, which is empty where it is not used, K_u stands row by row from `starts[u]`; every row may go on with
-    entries that are not needed here, up to the `starts` of the next user. From a stored matrix W W' is still to be
-    subtracted (its last `added` columns added); W has no columns where there is no such correction.
+    `blocks` is empty if it is not used. Otherwise it holds K_u row by row from `starts[u]`; each row may be longer than
+    needed, up to the next user's `starts`. From entries of `stored`, W W' is still to be subtracted (the last `added`
+    columns of W are added instead); W has no columns if there is no such correction.
     """
 
     stored: StoredMatrix
@@ -98,8 +98,8 @@ class OwnEntries(NamedTuple):
 class StripArrays(NamedTuple):
     """A strip of columns that can be read, in tiles: `row_of[i]` is item i's row in it; see `strip_counting.py`.
 
-    `places[t, r]` says where row r of tile t is: columns (counted from the tile's first) and values from its first
-    number up to its second, or, if the second is `DENSE`, all of `dense[t, first number]`.
+    `places[t, r]` are two numbers that say where row r of tile t is: `columns` (counted from the tile's first) and
+    `values` from the first number up to the second; or, if the second is `DENSE`, all of `dense[t, first number]`.
     """
 
     row_of: NDArray[np.int32]
@@ -112,7 +112,7 @@ class StripArrays(NamedTuple):
 class TieRule(NamedTuple):
     """How equal scores count in AUC: the item with the smaller place wins; at equal places the pair counts `share`.
 
-    `places` has one number an item, or is empty: then all places are equal.
+    `places` has one number per item; if it is empty, all places are equal.
     """
 
     share: float

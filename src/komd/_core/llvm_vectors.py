@@ -1,4 +1,4 @@
-"""Pieces of LLVM's language that inner loops written in it share: loops whose sums stay in registers, multiply-adds."""
+"""Building blocks of inner loops that are written in LLVM IR: loops whose sums stay in registers, multiply-adds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def many_registers() -> bool:
 
 
 def multiply_add(builder: ir.IRBuilder, vector: ir.Type) -> Callable[[Any, Any, Any], Any]:
-    """A function that emits x · y + z of such vectors or numbers, rounded once where the processor can do that."""
+    """A function that emits x · y + z for this type, rounded once if the processor has fused multiply-add."""
     lanes, one = (f"v{vector.count}", vector.element) if isinstance(vector, ir.VectorType) else ("", vector)
     width = "f64" if one == ir.DoubleType() else "f32"
     kind = ir.FunctionType(vector, [vector] * 3)
@@ -59,12 +59,12 @@ def loop(
 
 
 def load(builder: ir.IRBuilder, pointer: Any, vector: ir.VectorType) -> Any:
-    """The vector that begins at a pointer to a number."""
+    """Load the vector that begins at this pointer to a number."""
     return builder.load(builder.bitcast(pointer, vector.as_pointer()), align=_BYTES[vector.element])
 
 
 def store(builder: ir.IRBuilder, vector: Any, pointer: Any) -> None:
-    """Store a vector from a pointer to a number on."""
+    """Store a vector, beginning at this pointer to a number."""
     builder.store(vector, builder.bitcast(pointer, vector.type.as_pointer()), align=_BYTES[vector.type.element])
 
 

@@ -5,8 +5,8 @@ after another in `stored` (value c is `stored[starts[c]:starts[c + 1]]`), its ha
 `slots` (a power of two of them, linear probing) the upper half of the hash beside c + 1; 0 is empty.
 Equal hashes prove nothing: bytes are always compared.
 
-A lookup waits for memory three times (slot, start, bytes). Asking for all three some values ahead makes
-the loop two to three times as fast once the table has outgrown the cache.
+A lookup waits for memory three times (slot, start, bytes). Prefetching all three some values ahead makes
+the loop two to three times as fast once the table is larger than the cache.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 _STIR = np.uint64(0xD6E8FEB86659FD93)
 _UPPER = np.uint64(0xFFFFFFFF00000000)
 _LOWER = np.uint64(0x00000000FFFFFFFF)
-_AHEAD = np.uint64(8)  # values between one stage of asking and the next
+_AHEAD = np.uint64(8)  # values between one stage of prefetching and the next
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]

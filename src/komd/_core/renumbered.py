@@ -1,4 +1,4 @@
-"""Rows and matrices after an update: what did not change is copied under its new numbers, the rest is put in.
+"""Rows and matrices after an update: what did not change is copied under its new numbers, the rest is inserted.
 
 An update changes how popular some items are, and items are numbered by popularity. Items that it does not touch keep
 their order among themselves: renumbered, their entries of a row are still ascending, and only those of touched items
@@ -24,9 +24,9 @@ _SHORT = 64  # numbers that are sorted by insertion
 class RowChanges(NamedTuple):
     """How compressed rows change.
 
-    New row r comes from the old row `source[r]` (-1: from none). Old column c is now called `codes[c] >> 1`, and is out
-    of order if `codes[c]` is odd; `any_moved` says whether there are such. `dropped` are old columns to leave out of
-    each new row, ascending; `added` are new columns to put in, ascending.
+    New row r comes from the old row `source[r]` (-1: from none). Old column c has the new number `codes[c] >> 1`, and
+    is out of order if `codes[c]` is odd; `any_moved` says whether there are such columns. `dropped` are old columns to
+    leave out of each new row, ascending; `added` are new columns to insert, ascending.
     """
 
     source: NDArray[np.int32]
@@ -44,7 +44,7 @@ def column_codes(numbers: NDArray[np.int32], moved: NDArray[np.bool_]) -> NDArra
 
 
 class CountedAgain(NamedTuple):
-    """Items, ascending, whose entries were counted again: rows K(i, ·) and columns K(·, i), a row of numbers each."""
+    """Items whose entries were counted again, ascending; `rows` has K(i, ·) and `columns` K(·, i), a row per item."""
 
     items: NDArray[np.int32]
     rows: NDArray[np.float32]
@@ -175,8 +175,8 @@ def renew_dense(
 def renew_dense_in_place(values: np.ndarray, source: np.ndarray, counted: CountedAgain) -> None:
     """The same in the old array itself.
 
-    What is kept stays in order. So an entry that moves to a smaller number overwrites nothing that is still to be moved
-    if these are taken in ascending order, and the others in descending order.
+    Kept items stay in order among themselves. So entries that move to smaller numbers are moved in ascending order, and
+    the others in descending order: none overwrites an entry that is still to be moved.
     """
     items = source.shape[0]
     for a in range(items):

@@ -1,9 +1,9 @@
 """Inner products of four rows with four other rows at a time, in registers: what every low-rank correction is made of.
 
-LLVM does not keep so many sums in registers by itself, so the loop is written in its own language. A product is summed
-in 16 lanes, the sum over k in lane k mod 16, then the lanes in halves, then the last factors one after another. So it
-has the same bits whatever rows stand beside it, and a · b the same as b · a. On processors that have fused
-multiply-adds they are used throughout.
+LLVM does not keep so many sums in registers by itself, so the loop is written in LLVM IR. A product is summed
+in 16 lanes, the sum over k in lane k mod 16, then the lanes in halves, then the last factors one after another. So a
+product has the same bits whatever rows are beside it, and a · b has the same bits as b · a. On processors that have
+fused multiply-adds they are used throughout.
 """
 
 from __future__ import annotations

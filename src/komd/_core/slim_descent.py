@@ -28,8 +28,8 @@ __all__ = [
     "write_rows",
 ]
 
-_ENTERING = 64  # columns that may enter a problem on G at a time, at least: those with the longest steps
-_LARGEST = 2048  # columns of a problem on G: with more of them, the residuals are the better way
+_ENTERING = 64  # columns that may enter a problem on G at a time, or as many as it has: those with the longest steps
+_LARGEST = 2048  # columns of a problem on G, at most; with more, residuals are faster
 
 
 class ItemRegression(NamedTuple):
@@ -44,7 +44,7 @@ class ItemRegression(NamedTuple):
     l1: float
     l2: float
     tol: float
-    """The longest step that a single weight may still want to make."""
+    """The longest step that any single weight may still want, at the end."""
     max_sweeps: int
 
 
@@ -66,7 +66,7 @@ class RegressionScratch(NamedTuple):
 
 
 class FoundWeights(NamedTuple):
-    """The weights of consecutive targets, one after another: those of the t-th end at `ends[t]`."""
+    """The weights of consecutive targets, one after another; those of the t-th target end at `ends[t]`."""
 
     ends: NDArray[np.int64]
     columns: NDArray[np.int32]
@@ -200,7 +200,7 @@ def _find_candidates(problem: ItemRegression, j: int, scratch: RegressionScratch
 def _solve_by_residuals(problem: ItemRegression, j: int, size: int, scratch: RegressionScratch) -> float:
     """Coordinate steps on r = r_j − Rw, one entry for each user: a step visits the users of one column.
 
-    A sweep over all candidates, then sweeps over those with weight until they are at rest, and again until no
+    A sweep over all candidates, then sweeps over those with weight until they have converged; repeated until no
     candidate would move. Returns the longest step that any single weight would still take.
     """
     candidates, nonzero, v = scratch.candidates, scratch.nonzero, scratch.v
@@ -298,7 +298,7 @@ def _solve_by_gram(problem: ItemRegression, j: int, size: int, scratch: Regressi
                 wanting += 1
         if longest <= tol or left <= 0:
             return longest
-        # At most as many enter as are inside already, longest steps first: that keeps the square small.
+        # The problem at most doubles, longest steps first: this keeps the square small.
         room = max(_ENTERING, count)
         least = 0.0
         if wanting > room:

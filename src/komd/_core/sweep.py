@@ -1,8 +1,8 @@
 """The inner loop of the simplex solver, four items at a time.
 
 Numba does not vectorise a minimum of doubles (comparisons that may meet a NaN must not be reordered), and the solver
-spends most of its time in one. So this loop alone is written in LLVM's language: vectors of four doubles, compiled to
-whatever the processor has.
+spends most of its time in one. So this loop alone is written in LLVM IR: vectors of four doubles, compiled for the
+instructions of the processor.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _sweep_vectors(context, g, floor, K_low, K_high, move, first, last):  # type
     return pair(g, floor, K_low, K_high, types.float64, types.int64, types.int64), generate
 
 
-_BLOCK = 32  # items for which only the extreme values are kept: which item it was is searched in one block, at the end
+_BLOCK = 32  # items for which only extreme values are kept; at the end the item is searched in one block
 
 
 @compiled

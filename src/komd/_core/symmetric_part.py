@@ -1,7 +1,7 @@
-"""The part of a symmetric matrix between some items, both halves at once: K_u from K, a face of K_u from K_u.
+"""The part of a symmetric matrix between some items, both halves at once: K_u from K, or the part of a face from K_u.
 
-Eight rows are read side by side: their entries of a column are a short piece of a row of the other half. This is
-written in LLVM's language, because Numba would compute the place of each row anew for each entry.
+Eight rows are read side by side: their entries in one column are a contiguous piece of a row of the other half. This is
+written in LLVM IR, because Numba would recompute the address of each row for each entry.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def copy_part(M: np.ndarray, items: np.ndarray, out: np.ndarray) -> None:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _copy_rows(typing: Any, M: Any, items: Any, x: Any, out: Any) -> Any:
-    """Rows x to x + 8 of the part up to the diagonal, and the columns that they are in the other half."""
+    """Rows x to x + 8 of the part up to the diagonal, and the same entries as columns in the other half."""
     if (M.dtype, items.dtype, out.dtype) != (types.float32, types.int32, types.float32):
         raise TypeError(f"copy_part takes float32, int32 and float32, got {M}, {items}, {out}")
 

@@ -14,8 +14,8 @@ from komd._core.splitmix import GAMMA, mixed, next_word
 __all__ = ["ChoiceRows", "Tastes", "choose"]
 
 _LIKED = 5  # tastes of a user, at most
-_BORED = 16  # repeats in a row after which a user looks beyond their tastes
-_STUCK = 32  # and after which any item will do
+_BORED = 16  # repeated draws in a row after which a user may choose outside their tastes
+_STUCK = 32  # ... and after which any item is drawn uniformly
 
 
 class Tastes(NamedTuple):

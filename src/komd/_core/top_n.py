@@ -32,8 +32,8 @@ def mask_strip(end: int, indices: np.ndarray, first: int, cursor: np.ndarray, sc
     cursor[0] = p
 
 
-_CHUNK = 16  # scores compared together: one comparison of vectors, and almost always none is good enough
-_WAITING = 64  # candidates that wait to be taken into a list: many at a time, since lists are far away in memory
+_CHUNK = 16  # scores compared at once, as vectors; almost always none is good enough
+_WAITING = 64  # candidates that wait before they are merged into a list: lists are not in the cache
 
 
 class Waiting(NamedTuple):
@@ -172,7 +172,7 @@ def sort_top(best_items: np.ndarray, best_scores: np.ndarray, counts: np.ndarray
         items = best_items[u]
         values = best_scores[u]
         left = counts[u]
-        while left > 1:  # take the worst off the heap again and again, filling from the end
+        while left > 1:  # remove the worst from the heap repeatedly, filling the list from the end
             left -= 1
             x = values[left]
             j = np.int64(items[left])
@@ -190,7 +190,7 @@ def _offer(values: np.ndarray, items: np.ndarray, count: int, n: int, x: float, 
     k = count  # climb from a new leaf
     while k > 0:
         parent = (k - 1) >> 1
-        if values[parent] < x:  # equal: the newcomer has the higher number and is worse, so it climbs
+        if values[parent] < x:  # if equal, the new entry has the higher number and is worse, so it climbs
             break
         values[k] = values[parent]
         items[k] = items[parent]
@@ -208,7 +208,7 @@ def _sink(values: np.ndarray, items: np.ndarray, size: int, x: float, j: np.int6
         child = 2 * k + 1
         if child >= size:
             break
-        if child + 1 < size:  # the worse of the two, without a branch: nobody could guess it
+        if child + 1 < size:  # the worse of the two, without a branch, which would be unpredictable
             left, right = values[child], values[child + 1]
             child += (right < left) | ((right == left) & (items[child + 1] > items[child]))
         if values[child] < x or (values[child] == x and items[child] > j):

@@ -1,7 +1,7 @@
 """CF-OMD's problem: a distribution over what a user chose and one over what they did not (docs/guide/maths.md).
 
-All users of a block step together, so that each row of K is read once for all of them; but no number of one user enters
-the arithmetic of another, and every sum runs in a fixed order. The answer is the same in any block, to the last bit.
+All users of a block step together, so that each row of K is read once for all of them; but users do not affect each
+other's arithmetic, and every sum runs in a fixed order. The answer is the same in any block, to the last bit.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ class TwoSimplexScratch(NamedTuple):
 
 
 def state_for(indptr: np.ndarray, indices: np.ndarray, items: int, p: np.ndarray) -> TwoSimplexState:
-    """The first weights: p on the histories, even ones on the other side of every user, who must have items on both.
+    """The first weights: p on the histories, equal ones on all other items. Every user must have items on both sides.
 
-    K a is still to be computed.
+    K a is not computed yet.
     """
     users = len(indptr) - 1
     lengths = np.diff(indptr)
@@ -182,7 +182,7 @@ def solve_positives(
 def solve_one_side(
     K_u: np.ndarray, q: np.ndarray, g: np.ndarray, lam: np.ndarray, p: np.ndarray, tol: float, scratch: SimplexScratch
 ) -> None:
-    """CF-KOMD's problem, for λ that are like each other or not. Twin: tests/reference.py::solve_simplex."""
+    """CF-KOMD's problem, whether the λ are similar or differ by much. Twin: tests/reference.py::solve_simplex."""
     least = lam.min()
     tol = max(tol, _ROUNDING * least)
     if lam.max() <= SPREAD * least:

@@ -1,9 +1,9 @@
 """The problem of `simplex.py` where the λ_i of a user's items differ by much.
 
-Moving weight between two items then gets nowhere: of the two, the one with the larger λ takes over the gradient of the
-other, and among items of ever larger λ wrong values are passed on many times before the right one arrives. A step of
-all items at once, each as long as its own λ allows, puts right at once all items whose λ is large beside K; moves
-between two do the rest.
+Moving weight between two items then converges slowly: the item with the larger λ takes over the gradient of the other,
+and along a chain of items with ever larger λ, wrong values are passed on many times before the right one arrives. A
+step of all items at once, each as long as its own λ allows, corrects all items whose λ is large compared with K; moves
+between two items do the rest.
 """
 
 from __future__ import annotations
@@ -78,6 +78,6 @@ def step_together(g: np.ndarray, alpha: np.ndarray, D: np.ndarray, step: np.ndar
         held += step[i]
         if step[i] > step[largest]:
             largest = i
-    step[largest] += total - held  # what rounding lost
+    step[largest] += total - held  # corrects the sum for rounding
     for i in range(m):
         alpha[i] = step[i]

@@ -1,7 +1,7 @@
 """Sums over a line, in vector registers: of products, of what is above a level.
 
-LLVM does not reorder a sum of doubles, so these loops are written in its own language: vectors of eight doubles,
-compiled to whatever the processor has. A sum is taken in eight lanes and then over the lanes: the same order on every
+LLVM does not reorder a sum of doubles, so these loops are written in LLVM IR: vectors of eight doubles, compiled for
+the instructions of the processor. A sum is taken in eight lanes and then over the lanes: the same order on every
 machine. On processors that have fused multiply-adds they are used throughout.
 """
 
@@ -26,7 +26,7 @@ _FIRST, _ZERO = ir.Constant(LONG, 0), ir.Constant(_Vector, [0.0] * LANES)
 
 
 def padded_length(items: int) -> int:
-    """How long a line of so many items is made: a multiple of `LANES`."""
+    """The length of a line for so many items: rounded up to a multiple of `LANES`."""
     return (items + LANES - 1) // LANES * LANES
 
 
@@ -35,7 +35,7 @@ padded = inner(padded_length)
 
 @inner
 def fill(out: np.ndarray, value: float) -> None:
-    """out[:] = value, which Numba would compile for a tenth of a second each time it is written so."""
+    """out[:] = value: a function, because Numba takes 0.1 s to compile that statement in every place."""
     for k in range(out.shape[0]):
         out[k] = value
 

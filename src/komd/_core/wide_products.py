@@ -1,7 +1,7 @@
-"""Products of K with many vectors in double precision: what CF-OMD spends its time on.
+"""Products of K with many vectors in double precision, which take most of the time of CF-OMD.
 
 A panel of K, some rows by 16 columns, is converted to double precision once and multiplied by several vectors at a
-time, whose sums stay in registers. LLVM does not do that by itself, so the loop is written in its own language. Every
+time, whose sums stay in registers. LLVM does not do that by itself, so the loop is written in LLVM IR. Every
 sum takes its terms in ascending order: it has the same bits whatever vectors are multiplied beside it.
 """
 
@@ -21,10 +21,10 @@ from komd._core.llvm_vectors import LONG, load, loop, many_registers, multiply_a
 __all__ = ["multiply_symmetric"]
 
 _LANES = 8
-_VECTORS = 2  # of lanes, side by side in a panel
+_VECTORS = 2  # vectors of lanes, side by side in a panel
 _WIDTH = _LANES * _VECTORS
-_ROWS = 128  # of a panel: it fits the innermost cache
-_PANELS = 8  # converted together, so that K is read in long pieces of its rows
+_ROWS = 128  # rows of a panel: it fits the innermost cache
+_PANELS = 8  # panels converted together, so that K is read in long pieces of its rows
 
 _Vector = ir.VectorType(ir.DoubleType(), _LANES)
 
@@ -67,7 +67,7 @@ def multiply_symmetric(K: np.ndarray, X: np.ndarray, out: np.ndarray) -> None:
 
 @inner
 def _last_columns(K: np.ndarray, X: np.ndarray, out: np.ndarray, first: int) -> None:
-    """The columns that fill no panel."""
+    """The last columns, which are too few for a panel."""
     for u in range(X.shape[0]):
         for j in range(first, K.shape[0]):
             total = 0.0

@@ -21,7 +21,7 @@ def analyze(
         list[str],
         Argument(
             metavar="DATA",
-            help="Each a data set: a file or pattern, SQL, or the name of one of the paper's (komd.datasets), as ciao.",
+            help="Data sets, each a file or pattern, SQL, or the name of one of the paper's (komd.datasets), as ciao.",
         ),
     ],
     report: Annotated[
@@ -30,7 +30,9 @@ def analyze(
     work_limit: Annotated[
         int,
         Option(
-            min=1, help="Count K exactly up to this much work (the sum of squared activities); sample its rows above."
+            min=1,
+            help="Count the density of K exactly up to this much work (the sum of squared user activities); above it, "
+            "sample rows.",
         ),
     ] = 2_000_000_000,
     rng: options.Rng = 0,
@@ -39,9 +41,10 @@ def analyze(
     memory: options.Memory = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Know what a kernel will cost before computing it: density, long tails, memory and time, and what to do.
+    """Estimate density and cost of a kernel before computing it.
 
-    Several data sets come side by side. Nothing is fitted, and K is never built.
+    Shows the density of K, both long tails, memory and time for each storage, and a recommendation. Several data sets
+    are shown side by side. Nothing is fitted, and K is never built.
     """
     check_folder("--report", report)
     import komd

@@ -25,8 +25,8 @@ def compare(
             "--model",
             "-m",
             metavar="MODELS",
-            help="As in Python, with commas between: 'ECFOMD, MSDW(alpha=[0, .5, 1])'. A list is a grid. "
-            "May be repeated.",
+            help="Models as in Python, with commas between: 'ECFOMD, MSDW(alpha=[0, .5, 1])'. A list of values is a "
+            "grid. At least one; may be repeated.",
         ),
     ] = None,
     folds: options.Folds = 5,
@@ -43,16 +43,18 @@ def compare(
         ),
     ] = None,
     time_limit: Annotated[
-        str | None, Option(metavar="TIME", help="For each model over all folds: seconds, 10m, 1.5h.")
+        str | None,
+        Option(metavar="TIME", help="Limit for each model over all folds: seconds, or a text such as 10m or 1.5h."),
     ] = None,
     reading: options.ReadingOptions = options.DEFAULT_READING,
     threads: options.Threads = None,
     memory: options.Memory = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Compare models on the same folds: figures with deviations, which is best or tied, time and memory.
+    """Compare models on the same folds: metrics, time and memory.
 
-    Every model runs in a process of its own. One that fails or takes too long is a row with the reason.
+    Shows the mean and standard deviation of each metric, and which models are best or statistically tied with the
+    best. Every model runs in its own process. A model that fails or takes too long becomes a row with the reason.
     """
     import komd
     from komd.evaluation.compare import seconds

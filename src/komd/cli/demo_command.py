@@ -25,10 +25,12 @@ def demo(
     items: Annotated[int, Option(min=50, help="How many items.")] = 600,
     activity: Annotated[float, Option(help="Mean number of items of a user.")] = 30.0,
     rng: options.Rng = 0,
-    serve: Annotated[bool, Option("--serve", help="Serve the catalogue, with a page to play with.")] = False,
-    port: Annotated[int, Option(min=0, max=65535, help="With --serve: port; 0 takes a free one.")] = 8000,
+    serve: Annotated[
+        bool, Option("--serve", help="Also serve the catalogue over HTTP, with a web page to try it.")
+    ] = False,
+    port: Annotated[int, Option(min=0, max=65535, help="With --serve: the port; 0 chooses a free one.")] = 8000,
 ) -> None:
-    """Generate a catalogue, fit, compare, recommend, explain: see what komd does."""
+    """Generate data, fit, compare, recommend, explain: a short tour."""
     import numpy as np
 
     import komd

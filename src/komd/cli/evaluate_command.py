@@ -24,12 +24,16 @@ __all__ = ["evaluate"]
 @options.with_reading()
 def evaluate(
     data: Annotated[
-        list[str] | None, Argument(metavar="DATA", help="To be split into folds; or give --train and --test.")
+        list[str] | None, Argument(metavar="DATA", help="Data to split into folds; or give --train and --test.")
     ] = None,
-    train: Annotated[list[str] | None, Option(metavar="DATA", help="To learn from; may be repeated.")] = None,
-    test: Annotated[list[str] | None, Option(metavar="DATA", help="To be found; may be repeated.")] = None,
+    train: Annotated[list[str] | None, Option(metavar="DATA", help="Data to learn from; may be repeated.")] = None,
+    test: Annotated[list[str] | None, Option(metavar="DATA", help="Held-out data; may be repeated.")] = None,
     model: Annotated[
-        list[str] | None, Option(help="As in Python; may be repeated. With --test alone: a saved model's folder.")
+        list[str] | None,
+        Option(
+            help="Model as in Python, CFKOMD(kernel='tanimoto') by default; may be repeated. With --test alone: the "
+            "folder of a saved model."
+        ),
     ] = None,
     metrics: options.Metrics = "auc,ndcg@100,recall@20",
     ties: options.Ties = "half",
@@ -41,7 +45,10 @@ def evaluate(
     memory: options.Memory = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Measure models: on --train and --test, or on folds of one data set (the paper's protocol)."""
+    """Measure models on held-out data.
+
+    Either on --train and --test, or on folds of one data set (the paper's protocol).
+    """
     from komd.evaluation.metrics import parse_metrics
     from komd.threads import count
 

@@ -26,7 +26,7 @@ def explain(
     at: At = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show why an item gets its score: item by item of the history."""
+    """Show what each item of a history contributes to a score."""
     import komd
 
     if len(ids) != (2 if history is None else 1):

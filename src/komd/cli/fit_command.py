@@ -23,11 +23,11 @@ __all__ = ["fit"]
 @options.with_reading()
 def fit(
     output: Annotated[
-        Path, Option("--output", "-o", metavar="MODEL", help="Folder to save the model to, as plays.komd.")
+        Path, Option("--output", "-o", metavar="MODEL", help="Folder to save the model to, such as plays.komd.")
     ],
     data: options.OptionalData = None,
     model: Annotated[
-        str, Option(help="As in Python: ECFOMD, \"CFKOMD(kernel='rbf', regularization=0.1)\".")
+        str, Option(help="Model as in Python: ECFOMD, \"CFKOMD(kernel='rbf', regularization=0.1)\".")
     ] = "CFKOMD(kernel='tanimoto')",
     store: options.Store = None,
     forget_key_file: options.ForgetKeyFile = None,
@@ -36,7 +36,7 @@ def fit(
     memory: options.Memory = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Learn a model from who chose what, and save it."""
+    """Fit a model to interactions, and save it."""
     import komd
     from komd import store as folders
     from komd.engine.kernel_based import KernelBased

@@ -19,7 +19,9 @@ def forgotten(
     model: options.ModelFolder,
     data: Annotated[
         list[str] | None,
-        Option(metavar="DATA", help="Data that a model is to be fitted to, whose users are checked; may be repeated."),
+        Option(
+            metavar="DATA", help="Data that a model is to be fitted to: its users are checked too; may be repeated."
+        ),
     ] = None,
     store: Annotated[
         str | None,
@@ -37,7 +39,10 @@ def forgotten(
     memory: options.Memory = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """List users of a model, and of data, whom a service was told to forget: a refit must leave them out."""
+    """List users that a service has forgotten.
+
+    These are users of the model, and of --data, that the service was told to forget. A refit must leave them out.
+    """
     import pyarrow as pa
 
     import komd

@@ -29,29 +29,46 @@ def generate(
         str | None,
         Option(
             metavar="NAME",
-            help="In the shape of a known data set: msd (1.2 million users, 384,546 songs, 48 million pairs).",
+            help="Imitate the shape of a known data set: msd (1.2 million users, 384,546 songs, 48 million pairs).",
         ),
     ] = None,
     users: Annotated[
-        int | None, Option(help="How many users.", show_default="2000; with --like as many as there")
+        int | None,
+        Option(help="Number of users (default: 2000; with --like, that of the original).", show_default=False),
     ] = None,
-    items: Annotated[int | None, Option(help="How many items.", show_default="1000; with --like by --users")] = None,
+    items: Annotated[
+        int | None,
+        Option(help="Number of items (default: 1000; with --like, in proportion to the users).", show_default=False),
+    ] = None,
     activity: Annotated[
-        float | None, Option(help="Mean number of items of a user.", show_default="30; with --like as there")
+        float | None,
+        Option(
+            help="Mean number of items per user (default: 30; with --like, that of the original).", show_default=False
+        ),
     ] = None,
     text_ids: Annotated[
-        bool, Option("--text-ids", help="With --like: ids written as the original's, instead of numbers.")
+        bool, Option("--text-ids", help="With --like: text ids in the format of the original, instead of numbers.")
     ] = False,
-    tastes: Annotated[int | None, Option(help="Groups of items.", show_default="12")] = None,
+    tastes: Annotated[int | None, Option(help="Number of groups of items (default: 12).", show_default=False)] = None,
     taste_strength: Annotated[
-        float | None, Option(help="0: all follow popularity; 1: all keep to their tastes.", show_default="0.8")
+        float | None,
+        Option(
+            help="From 0, users choose by popularity alone, to 1, only within their tastes (default: 0.8).",
+            show_default=False,
+        ),
     ] = None,
-    item_tail: Annotated[float | None, Option(help="Larger: few items take most choices.", show_default="1")] = None,
-    user_tail: Annotated[float | None, Option(help="Larger: few users make most choices.", show_default="0.6")] = None,
+    item_tail: Annotated[
+        float | None,
+        Option(help="The larger, the more choices go to few popular items (default: 1).", show_default=False),
+    ] = None,
+    user_tail: Annotated[
+        float | None,
+        Option(help="The larger, the more choices are made by few active users (default: 0.6).", show_default=False),
+    ] = None,
     rng: options.Rng = 0,
     as_json: options.AsJson = False,
 ) -> None:
-    """Generate synthetic users who choose items by taste and by popularity."""
+    """Generate synthetic interactions, by taste and popularity."""
     check_file(output, (".csv", ".parquet"))
     import komd
     from komd.memory import readable

@@ -71,7 +71,9 @@ OptionalData = Annotated[
 Folds = Annotated[
     int,
     Option(
-        "--folds", callback=lambda folds: whole("--folds", folds, 2), help="Groups of users that are tested in turn."
+        "--folds",
+        callback=lambda folds: whole("--folds", folds, 2),
+        help="Number of groups of users; each group is tested in turn.",
     ),
 ]
 ForgetKeyFile = Annotated[
@@ -91,14 +93,25 @@ Half = Annotated[
         "given",
         "time",
         "rolling",
-        help="Which half of a tested user is held out; rolling: windows in time.",
+        help="Which half of a tested user's items is held out: a random one, or the later one in the order of the data "
+        "(given) or by time; rolling: windows in time.",
     ),
 ]
-ListLength = Annotated[int, Option("-n", "--n", callback=lambda n: whole("-n", n, 1), help="Length of the lists.")]
-Memory = Annotated[str | None, Option("--memory", metavar="SIZE", help="Budget such as 8GB; 60 % of what is free.")]
-Metrics = Annotated[str, Option("--metrics", help="auc, map@k, ndcg@k, recall@k, hit@k, mrr@k, coverage@k, …")]
+ListLength = Annotated[
+    int, Option("-n", "--n", callback=lambda n: whole("-n", n, 1), help="Length of each list, at most.")
+]
+Memory = Annotated[
+    str | None,
+    Option("--memory", metavar="SIZE", help="Memory budget, such as 8GB; 60 % of the free memory by default."),
+]
+Metrics = Annotated[
+    str,
+    Option("--metrics", help="Metrics, with commas between: auc, map@k, ndcg@k, recall@k, hit@k, mrr@k, coverage@k, …"),
+]
 ModelFolder = Annotated[Path, Argument(metavar="MODEL", help="Folder of a saved model (komd fit).")]
-OnUnknown = Annotated[str, _word("--on-unknown", "error", "skip", help="What an unknown id leads to.")]
+OnUnknown = Annotated[
+    str, _word("--on-unknown", "error", "skip", help="For an unknown id: report an error, or skip it.")
+]
 Store = Annotated[
     str | None,
     Option(
@@ -108,8 +121,8 @@ Store = Annotated[
         "postgresql://…",
     ),
 ]
-Rng = Annotated[int, Option("--rng", min=0, help="Seed: the same gives the same.")]
-Threads = Annotated[int | None, Option("--threads", help="How many threads; every core by default.")]
+Rng = Annotated[int, Option("--rng", min=0, help="Random seed; the same seed gives the same result.")]
+Threads = Annotated[int | None, Option("--threads", help="Number of threads; all cores by default.")]
 Ties = Annotated[
     str,
     _word(
@@ -117,7 +130,8 @@ Ties = Annotated[
         "half",
         "strict",
         "appearance",
-        help="What equal scores count in AUC: one half, or none; or the item wins that is first in the training data.",
+        help="How equal scores count in AUC: one half; not at all (strict); or the item that appears first in the "
+        "training data wins.",
     ),
 ]
 
@@ -142,20 +156,20 @@ class ReadingOptions:
         str | None, _column_option(help="Column of user ids: a name, or a position from 0. Usual names are recognised.")
     ] = None
     item: Annotated[str | None, _column_option(help="Column of item ids.")] = None
-    rating: Annotated[str | None, _column_option(help="Column for --liked and --disliked.")] = None
+    rating: Annotated[str | None, _column_option(help="Column of ratings, for --liked and --disliked.")] = None
     time: Annotated[str | None, _column_option(help="Column of times: numbers, dates or timestamps.")] = None
     weight: Annotated[
-        str | None, _column_option(help="Column of weights, as plays: how much a row counts. Without it, all the same.")
+        str | None, _column_option(help="Column of weights, such as play counts. Without it, every row counts 1.")
     ] = None
     no_weight: Annotated[
         bool | None,
-        _option("--no-weight", show_default=False, help="No note about an unused column of ratings or counts."),
+        _option("--no-weight", show_default=False, help="Do not warn of an unused column of ratings or counts."),
     ] = None
     liked: Annotated[
         float | None,
         _option(
-            help="Keep only rows rated at least this; a model knows the others as seen. Without it, rows rated 0 are "
-            "left out and negative ones refused."
+            help="Learn only from rows rated at least this; other items of a user count as seen. Without --liked and "
+            "--disliked, rows rated 0 are left out and negative ratings are refused."
         ),
     ] = None
     disliked: Annotated[
@@ -166,26 +180,30 @@ class ReadingOptions:
         str | None,
         _option(
             metavar="sum|max|last|count",
-            help="The weight of a repeated pair: the sum (default), the largest, the last, or how often it is there.",
+            help="Weight of a repeated pair: the sum of its weights (default), the largest, the last, or their number.",
         ),
     ] = None
     time_unit: Annotated[
         str | None,
         _option(
-            metavar="ns|us|ms|s|min|h|d", help="What --time counts since 1970. By default s, ms, us or ns, by its size."
+            metavar="ns|us|ms|s|min|h|d",
+            help="Unit of numbers in --time, counted from 1970. By default s, ms, us or ns, judged by their size.",
         ),
     ] = None
-    separator: Annotated[str | None, _option(help="Between the columns of text: ',' tab space '::' …")] = None
+    separator: Annotated[
+        str | None, _option(help="Separator of columns in text files, such as ',' or '::'; detected by default.")
+    ] = None
     header: Annotated[
         bool | None,
         _option(
             "--header/--no-header",
             show_default=False,
-            help="Whether text files begin with column names. By default the first lines tell.",
+            help="Whether text files begin with column names; detected by default.",
         ),
     ] = None
     database: Annotated[
-        str | None, _option(help="A DuckDB or SQLite file, or what else DuckDB can attach; the data is then SQL.")
+        str | None,
+        _option(help="A DuckDB or SQLite file, or another database that DuckDB can attach; DATA is then SQL."),
     ] = None
 
     def read(self, data: list[str], memory: str | None, *, every_id: bool = False) -> Interactions:

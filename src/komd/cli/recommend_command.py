@@ -34,24 +34,28 @@ def recommend(
         list[str] | None,
         Option(
             metavar='"A,B"',
-            help="Items that the user of a --history dislikes: never recommended. With several histories, one for "
-            "each, in their order; may be empty.",
+            help="Items that the user of a --history dislikes: never recommended. With several histories, give one "
+            "--dislike for each, in the same order; it may be empty.",
         ),
     ] = None,
     at: At = None,
     n: options.ListLength = 10,
-    keep_seen: Annotated[bool, Option("--keep-seen", help="Recommend also what a user has.")] = False,
+    keep_seen: Annotated[bool, Option("--keep-seen", help="Also recommend items of the user's history.")] = False,
     include_low_rated: Annotated[
-        bool, Option("--include-low-rated", help="Recommend also what a user rated below fit's --min-rating.")
+        bool,
+        Option("--include-low-rated", help="Also recommend items that the user rated below the --liked of komd fit."),
     ] = False,
     only: Annotated[
         list[str] | None,
         Option(
             metavar="ITEMS",
-            help="Only these (also items without users): a list with commas, or a file with one id per line.",
+            help="Recommend only these items, even if they have no users: a list with commas, or a file with one id "
+            "per line.",
         ),
     ] = None,
-    exclude: Annotated[list[str] | None, Option(metavar="ITEMS", help="None of these: a list or a file.")] = None,
+    exclude: Annotated[
+        list[str] | None, Option(metavar="ITEMS", help="Recommend none of these: a list or a file.")
+    ] = None,
     on_unknown: options.OnUnknown = "error",
     output: Annotated[
         Path | None,
@@ -59,7 +63,7 @@ def recommend(
             "--output",
             "-o",
             metavar="OUT",
-            help="Write all to a file (.csv, .parquet, .json), or to a folder of Parquet parts; if interrupted, "
+            help="Write all lists to a file (.csv, .parquet, .json), or to a folder of Parquet parts; if interrupted, "
             "rerun the same command to resume.",
         ),
     ] = None,
@@ -67,14 +71,14 @@ def recommend(
         str | None,
         Option(
             metavar="MASTER",
-            help="Let a Spark cluster make the lists and write them to the folder OUT: spark://HOST:7077, local[2], …",
+            help="Compute the lists on a Spark cluster and write them to folder OUT: spark://HOST:7077, local[2], …",
         ),
     ] = None,
     threads: options.Threads = None,
     memory: options.Memory = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Recommend items: to some users, to new ones with a history, or to all."""
+    """Recommend items to given users, to new users, or to all."""
     import numpy as np
 
     import komd

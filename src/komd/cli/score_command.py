@@ -24,26 +24,26 @@ __all__ = ["score"]
 @options.with_reading()
 def score(
     model: options.ModelFolder,
-    pairs: Annotated[list[str], Argument(metavar="PAIRS", help="Files of users and items, or SQL.")],
+    pairs: Annotated[list[str], Argument(metavar="PAIRS", help="Files of pairs of users and items, or SQL.")],
     histories: Annotated[
         list[str] | None,
         Option(
             metavar="DATA",
-            help="What the users of the pairs have chosen, where the model need not know them, read as by komd fit; "
-            "may be repeated. Ratings, times and weights are those of this data.",
+            help="Histories of the users in PAIRS, if the model does not know them: data as for komd fit; may be "
+            "repeated. The options for ratings, times and weights apply to this data.",
         ),
     ] = None,
     at: At = None,
     on_unknown: options.OnUnknown = "error",
     output: Annotated[
-        Path | None, Option("--output", "-o", metavar="OUT", help="Write all to a file (.csv, .parquet, .json).")
+        Path | None, Option("--output", "-o", metavar="OUT", help="Write all scores to a file (.csv, .parquet, .json).")
     ] = None,
     reading: options.ReadingOptions = options.DEFAULT_READING,
     threads: options.Threads = None,
     memory: options.Memory = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Score given pairs of users and items, in their order."""
+    """Score given pairs of users and items, in the given order."""
     import komd
 
     if output is not None:

@@ -18,31 +18,35 @@ def serve(
         Path | None, Option(metavar="TOML", help="File with these options, types of events, filters and limits.")
     ] = None,
     print_config: Annotated[
-        bool, Option("--print-config", help="Print the configuration that results, checked, and stop.")
+        bool, Option("--print-config", help="Check and print the resulting configuration, and exit.")
     ] = False,
     host: Annotated[str | None, Option(help="Address to listen on; 127.0.0.1 by default.")] = None,
-    port: Annotated[int | None, Option(min=0, max=65535, help="Port, 8000 by default; 0 takes a free one.")] = None,
+    port: Annotated[int | None, Option(min=0, max=65535, help="Port, 8000 by default; 0 chooses a free one.")] = None,
     store: Annotated[
         str | None,
         Option(
             metavar="URL",
             envvar="KOMD_STORE",
-            help="Where live histories are kept: sqlite:///FILE or postgresql://…; a file beside the model by default.",
+            help="Database of live histories: sqlite:///FILE or postgresql://…; a file beside the model by default.",
         ),
     ] = None,
     items: Annotated[
         Path | None, Option(metavar="NAMES", help="Table (CSV, TSV, Parquet) with id, name and further columns.")
     ] = None,
-    images: Annotated[str | None, Option(metavar="COLUMN", help="Column of --items with addresses of images.")] = None,
+    images: Annotated[str | None, Option(metavar="COLUMN", help="Column of --items with URLs of images.")] = None,
     public_url: Annotated[
-        str | None, Option(metavar="URL", help="Behind a proxy: the address in browsers, as https://recs.example.")
+        str | None,
+        Option(metavar="URL", help="Behind a proxy: the address that browsers use, such as https://recs.example."),
     ] = None,
     trusted_proxy: Annotated[
         list[str] | None,
-        Option(metavar="ADDRESS", help="A proxy, or a network of them, whose forwarded headers hold; may be repeated."),
+        Option(
+            metavar="ADDRESS",
+            help="Proxy, or network of proxies, whose forwarded headers are trusted; may be repeated.",
+        ),
     ] = None,
     token_file: Annotated[
-        Path | None, Option(help="File with a token per line, and its roles; requests must carry one of them.")
+        Path | None, Option(help="File with one token per line, and its roles; requests must carry one of the tokens.")
     ] = None,
     forget_key_file: Annotated[
         Path | None,
@@ -53,44 +57,54 @@ def serve(
             "the model.",
         ),
     ] = None,
-    workers: Annotated[int | None, Option(min=1, help="How many processes; 1 by default.")] = None,
+    workers: Annotated[int | None, Option(min=1, help="Number of processes; 1 by default.")] = None,
     learn: Annotated[
         bool | None,
-        Option("--learn", help="Learn posted events, and unlearn forgotten users, in a process of its own."),
+        Option("--learn", help="Learn posted events, and unlearn forgotten users, in a separate process."),
     ] = None,
     learn_seconds: Annotated[
-        float | None, Option(help="With --learn: after how many seconds at most an event is learned; 1 by default.")
+        float | None, Option(help="With --learn: seconds until an event is learned, at most; 1 by default.")
     ] = None,
     learn_events: Annotated[
-        int | None, Option(help="With --learn: how many events wait at most; 1,000 by default.")
+        int | None, Option(help="With --learn: number of events that wait, at most; 1,000 by default.")
     ] = None,
     candidate: Annotated[
         Path | None, Option(metavar="MODEL", help="Another model, which serves a share of the users.")
     ] = None,
-    share: Annotated[str | None, Option(metavar="SHARE", help="That share; 10% by default.")] = None,
+    share: Annotated[
+        str | None, Option(metavar="SHARE", help="Share of the users that --candidate serves; 10% by default.")
+    ] = None,
     allow_shrink: Annotated[
-        bool | None, Option("--allow-shrink", help="Accept a new model that lost most of its users or items.")
+        bool | None,
+        Option("--allow-shrink", help="Accept a new model that has lost most users or items of the one before."),
     ] = None,
     origin: Annotated[
-        list[str] | None, Option(help="A site whose pages may use the API, as https://shop.example; may be repeated.")
+        list[str] | None,
+        Option(help="Site whose pages may call the API, such as https://shop.example; may be repeated."),
     ] = None,
     insecure: Annotated[
         bool | None,
-        Option("--insecure", help="Listen beyond this machine without a token. Everybody may read and write."),
+        Option("--insecure", help="Allow access from other machines without a token: anybody may read and write."),
     ] = None,
     tracing: Annotated[
-        bool | None, Option("--tracing", help="Trace requests with OpenTelemetry, as its variables OTEL_… say.")
+        bool | None,
+        Option("--tracing", help="Trace requests with OpenTelemetry, configured by its environment variables OTEL_…"),
     ] = None,
-    log_requests: Annotated[bool | None, Option("--log-requests", help="A line for each request, without ids.")] = None,
+    log_requests: Annotated[
+        bool | None, Option("--log-requests", help="Log a line for each request, without ids.")
+    ] = None,
     log_ids: Annotated[
-        bool | None, Option("--log-ids", help="Let the log name ids: in addresses, and in what errors say.")
+        bool | None, Option("--log-ids", help="Let log lines contain ids, in addresses and in error messages.")
     ] = None,
     watch_seconds: Annotated[
         float | None,
-        Option(help="How often models, tables and tokens are checked for changes; every second by default."),
+        Option(help="Seconds between checks of models, tables and tokens for changes; 1 by default."),
     ] = None,
 ) -> None:
-    """Serve recommendations over HTTP, with live histories in a database and a page to play with."""
+    """Serve recommendations over HTTP.
+
+    Live histories are kept in a database. A web page shows the service at work.
+    """
     from komd.serve.serve_config import as_toml, read_config, settings_of, share_of
     from komd.serve.server_process import run
 

@@ -22,7 +22,10 @@ def similar(
     on_unknown: options.OnUnknown = "error",
     as_json: options.AsJson = False,
 ) -> None:
-    """Show the items most like given ones; lists are shorter where fewer items have any likeness."""
+    """Show the items most similar to given items.
+
+    Items with similarity 0 are left out, so a list may be shorter than asked for.
+    """
     import komd
 
     fitted = komd.load(model)

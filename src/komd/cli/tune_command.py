@@ -17,32 +17,44 @@ _SHOWN = 10
 
 @options.with_reading()
 def tune(
-    data: Annotated[list[str], Argument(metavar="DATA", help="To learn from: files or patterns, or SQL.")],
+    data: Annotated[list[str], Argument(metavar="DATA", help="Training data: files or patterns, or SQL.")],
     model: Annotated[
-        str, Option("--model", "-m", help="As in Python: CFKOMD, EASE, \"CFKOMD(kernel='rbf')\". What it sets is kept.")
+        str,
+        Option(
+            "--model",
+            "-m",
+            help="Model as in Python: CFKOMD, EASE, \"CFKOMD(kernel='rbf')\". Parameters that it sets are kept.",
+        ),
     ] = "CFKOMD",
-    metric: Annotated[str, Option(help="What to maximise: auc, map@k, ndcg@k, recall@k, …")] = "ndcg@100",
-    budget: Annotated[str, Option(metavar="TIME", help="Seconds, 10m, 1.5h.")] = "10m",
-    trials: Annotated[int | None, Option(help="At most this many settings.")] = None,
-    folds: Annotated[int, Option(help="Inner folds that the data are split into.")] = 5,
-    rounds: Annotated[int, Option(help="How many of the inner folds to measure on.")] = 2,
+    metric: Annotated[str, Option(help="Metric to maximise: auc, map@k, ndcg@k, recall@k, …")] = "ndcg@100",
+    budget: Annotated[
+        str, Option(metavar="TIME", help="Time for the search: seconds, or a text such as 10m or 1.5h.")
+    ] = "10m",
+    trials: Annotated[int | None, Option(help="Number of settings to try, at most.")] = None,
+    folds: Annotated[int, Option(help="Number of inner folds that the data is split into.")] = 5,
+    rounds: Annotated[int, Option(help="Number of inner folds to measure on.")] = 2,
     half: options.Half = "random",
     rng: options.Rng = 0,
     held_out: Annotated[
         list[str] | None,
-        Option(metavar="FILE", help="What is tested later: refuse to tune if DATA contains any of it."),
+        Option(metavar="FILE", help="Final test data: the search is refused if DATA contains one of its pairs."),
     ] = None,
     keep: Annotated[
         Path | None,
         Option(metavar="DIR", help="Folder for the trials; if interrupted, rerun the same command to resume."),
     ] = None,
-    plot: Annotated[Path | None, Option(metavar="FILE", help="Write a plot of the search, as plays.svg.")] = None,
+    plot: Annotated[
+        Path | None, Option(metavar="FILE", help="SVG file to write a plot of the search to, such as search.svg.")
+    ] = None,
     reading: options.ReadingOptions = options.DEFAULT_READING,
     threads: options.Threads = None,
     memory: options.Memory = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Search for the parameters with which a model does best, on folds made inside the data."""
+    """Search for the best parameters of a model.
+
+    Settings are measured on folds made inside the data.
+    """
     import komd
     from komd.errors import InputError, install
     from komd.evaluation.compare import seconds

@@ -23,18 +23,18 @@ __all__ = ["update"]
 def update(
     model: options.ModelFolder,
     add: Annotated[
-        list[str] | None, Option(metavar="DATA", help="Pairs to learn, read as by komd fit; may be repeated.")
+        list[str] | None, Option(metavar="DATA", help="Pairs to add: data as for komd fit; may be repeated.")
     ] = None,
     remove: Annotated[
-        list[str] | None, Option(metavar="PAIRS", help="Pairs of users and items to unlearn; may be repeated.")
+        list[str] | None, Option(metavar="PAIRS", help="Pairs of users and items to remove; may be repeated.")
     ] = None,
     remove_user: Annotated[
-        list[str] | None, Option(metavar="ID", help="A user to unlearn with all pairs; may be repeated.")
+        list[str] | None, Option(metavar="ID", help="User to remove with all pairs; may be repeated.")
     ] = None,
     store: options.Store = None,
     forget_key_file: options.ForgetKeyFile = None,
     compact: Annotated[
-        bool, Option("--compact", help="Write the model anew instead of appending to its journal.")
+        bool, Option("--compact", help="Rewrite the model instead of appending to its journal.")
     ] = False,
     on_unknown: options.OnUnknown = "error",
     reading: options.ReadingOptions = options.DEFAULT_READING,
@@ -42,7 +42,10 @@ def update(
     memory: options.Memory = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Learn and unlearn pairs exactly: the model becomes the one that a fit on what remains would give."""
+    """Add and remove pairs of a saved model.
+
+    The model then equals one fitted to the remaining pairs.
+    """
     import komd
     from komd.models.saved_update import update_saved
     from komd.threads import count

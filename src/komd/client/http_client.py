@@ -23,7 +23,7 @@ from komd.errors import InputError, KomdError
 
 __all__ = ["Client", "ServiceError"]
 
-_BUSY = (429, 503)  # statuses after which a request is worth another try
+_BUSY = (429, 503)  # statuses after which a request is retried
 _PAUSE = 0.2  # seconds before the second try, unless the service says otherwise; then twice as long each time
 _LONGEST_PAUSE = 10.0
 _AT_ONCE = (ConnectionError, http.client.BadStatusLine)  # of a kept connection that the service has closed
@@ -459,7 +459,7 @@ class Client:
     # ---- HTTP -------------------------------------------------------------------------------------------------
 
     def _ask(self, method: str, path: str, body: object = None, query: Mapping[str, object] | None = None) -> Any:
-        """The answer to one request; tried again where that helps. All operations may be sent twice."""
+        """The answer to one request, retried if that may help. All operations may be sent twice."""
         given = {name: _query(value) for name, value in (query or {}).items() if value is not None}
         target = self._parts.path.rstrip("/") + path + (f"?{urlencode(given)}" if given else "")
         sent = None if body is None else json.dumps(body).encode()
@@ -514,7 +514,7 @@ class Client:
 
 
 def _parts(address: str) -> SplitResult:
-    """The parts of an address; InputError, which does not repeat a password, if it is none."""
+    """The parts of an address; for an invalid one, an InputError that does not repeat a password."""
     try:
         parts = urlsplit(address)
         plain = bool(parts.hostname) and (parts.port or 1) > 0 and not parts.query and "@" not in parts.netloc

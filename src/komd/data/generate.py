@@ -1,4 +1,4 @@
-"""Synthetic interactions with planted tastes and long tails, to try things on."""
+"""Synthetic interactions with known tastes and long tails, for examples and tests."""
 
 from __future__ import annotations
 
@@ -42,37 +42,38 @@ def generate(
     user_tail: float = 0.6,
     rng: int | np.random.Generator = 0,
 ) -> Interactions:
-    """Generate users who choose items by taste and by popularity. The same `rng` gives the same data.
+    """Generate synthetic users who choose items by taste and by popularity. The same `rng` gives the same data.
 
-    Items are divided into tastes; the r-th item (r = 1, 2, …) of a taste has popularity p_i ∝ r ** -item_tail
-    within it. A user u mixes one to three tastes with random weights w_ut and chooses a_u distinct items,
-    one after another, each drawn with probability
+    Items are divided into groups, called tastes; the r-th item (r = 1, 2, …) of a taste has popularity
+    p_i ∝ r ** -item_tail within it. A user u mixes one to three tastes with random weights w_ut and chooses a_u
+    distinct items, one after another, each drawn with probability
 
         taste_strength · Σ_t w_ut · p_i [i in taste t]  +  (1 − taste_strength) · p_i / tastes.
 
     Parameters
     ----------
     users, items : int
-        How many; all are in the result, chosen or not.
+        Number of users and of items; all items are in the result, also those that nobody chose.
     activity : float
-        The mean number of items of a user. a_u = activity · exp(user_tail · z − user_tail² / 2), z standard
-        normal, rounded, at least 1 and at most half of all items (which may lower the mean).
+        Mean number of items per user. a_u = activity · exp(user_tail · z − user_tail² / 2), z standard normal, rounded,
+        at least 1 and at most half of all items (which may lower the mean).
     tastes : int
-        Groups of items.
+        Number of tastes.
     taste_strength : float
-        From 0 (all users follow popularity) to 1 (all keep to their tastes). Where a taste has too
-        few items for a user, the rest are drawn uniformly from all.
+        From 0 (users choose by popularity alone) to 1 (only within their tastes). If a taste has too few items for a
+        user, the rest are drawn uniformly from all items.
     item_tail : float
         0: all items of a taste are equally popular; larger: few items receive most of the choices.
     user_tail : float
         0: all users are equally active; larger: few users make most of the choices.
     rng : int or numpy.random.Generator
+        Seed or generator.
 
     Returns
     -------
     Interactions
-        Users are named "user-00042"; items by two words and their taste, as "Velvet Lantern (jazz)", which
-        `taste` takes out of the name.
+        Ids of users are like "user-00042". Ids of items are two words and the taste, such as "Velvet Lantern (jazz)";
+        `taste` returns the taste of such an id.
 
     Raises
     ------

@@ -88,38 +88,39 @@ def generate_like(
     least 10 songs (median 27, mean 40, at most 4,400), songs from one to some 100,000 users (median 20, mean 125).
 
     The r-th most popular item has p_r ∝ (r + 40) ** -1.2. Items are divided into tastes at random (300 of them at full
-    size, otherwise in proportion to the root of the items). A user has one to five tastes, drawn in proportion to
-    the popularity of all their items, with random weights, and chooses distinct items one after another: four times
-    of five one of their tastes by weight and an item of it by popularity, otherwise any item by popularity. Each
-    item is also given to one user as a last choice, so that every item is chosen.
+    size, otherwise in proportion to the square root of the number of items). A user has one to five tastes, drawn in
+    proportion to the popularity of all their items, with random weights, and chooses distinct items one after another:
+    with probability 0.8, one of their tastes by weight and an item of it by popularity; otherwise, any item by
+    popularity. Each item is also given to one user as a last choice, so that every item is chosen.
 
     Parameters
     ----------
     name : str
-        One of `shapes()`.
+        Name of the data set, "msd"; `shapes` lists the known ones.
     users : int, optional
-        How many; by default as many as the original has.
+        Number of users; by default that of the original.
     items : int, optional
-        How many; by default in the original's proportion to the users.
+        Number of items; by default in the same proportion to the users as in the original.
     activity : float, optional
-        The mean number of items of a user, by default the original's. All activities grow with it, the least
-        too; no user has more than half of all items.
+        Mean number of items per user; by default that of the original. All activities are scaled with it, also the
+        smallest. No user has more than half of all items.
     text_ids : bool
-        Name users and items as the original does (for "msd" 40 digits of hexadecimal, and "SO" with 16 capitals and
-        digits). By default they are numbers.
+        Whether ids are text in the format of the original (for "msd", 40 hexadecimal digits for users, and "SO" with
+        16 capitals and digits for items). By default they are numbers.
     threads : int, optional
-        By default one for each core. The result does not depend on it.
+        Number of threads; all cores by default. The result does not depend on it.
     rng : int or numpy.random.Generator
+        Seed or generator.
 
     Returns
     -------
     Interactions
-        The items of each user in the order of choosing. The number of an item says nothing about its popularity.
+        The items of each user are in the order of choosing. Ids of items are not related to their popularity.
 
     Raises
     ------
     InputError
-        If there is no such shape, or the users and items are too few for it.
+        If the name is unknown, or there are too few users or items for the shape.
 
     Examples
     --------

@@ -58,10 +58,10 @@ class Interactions:
         Pairs over the same users and items that are not part of the histories, yet known to the user: those rated
         below `liked`. Models learn nothing from them and do not recommend them.
     weights : numpy.ndarray of float32, shape (pairs,), optional
-        How much each pair counts, as given (play counts, say): finite and > 0. A model's `weighting` says what it
-        makes of them. Without weights every pair counts 1.
+        How much each pair counts, such as play counts: finite and > 0. A model transforms them as its `weighting` says.
+        Without weights, every pair counts 1.
     time_unit : {"ns", "us", "ms", "s", "min", "h", "d"}, optional
-        The unit of `times`, counted from 1970; None if it is not known: then times have an order and no more.
+        The unit of `times`, counted from 1970; None if it is not known: then only the order of times is used.
     dislikes : Interactions, optional
         Pairs over the same users and items that users dislike: never recommended, and never in the histories.
 
@@ -177,27 +177,27 @@ class Interactions:
         time_unit: str | None = None,
         disliked: NDArray[np.bool_] | None = None,
     ) -> Interactions:
-        """Group pairs of numbers by user. Of repeated pairs the first stays, with the earliest time.
+        """Make interactions from pairs of numbers, in any order. A repeated pair becomes one, with the earliest time.
 
         Parameters
         ----------
         users, items : Ids
             The ids of rows and columns.
         rows, columns : numpy.ndarray of int32, shape (pairs,)
-            Numbers of the users and of the items. A number of -1 in a pair that is not chosen leaves the pair out.
+            Numbers of the users and of the items. A pair that is not chosen and has a number of -1 is left out.
         times : numpy.ndarray of int64, shape (pairs,), optional
             The time of each pair.
         chosen : numpy.ndarray of bool, shape (pairs,), optional
-            Which pairs belong to the histories; the others are only seen. By default all that are not disliked.
+            Which pairs belong to the histories; the others count as seen. By default all pairs that are not disliked.
         weights : numpy.ndarray of float, shape (pairs,), optional
             The weight of each pair.
         repeated : {"sum", "max", "last", "count"}
-            The weight of a repeated pair, as in `komd.read`. "last" also gives it the last time.
+            The weight of a repeated pair, as in `komd.read`. With "last", its time is the latest.
         time_unit : str, optional
             The unit of the times.
         disliked : numpy.ndarray of bool, shape (pairs,), optional
-            Which pairs are dislikes. A pair that occurs several times is chosen before disliked before seen; with
-            "last", what its last row is.
+            Which pairs are dislikes. For a repeated pair, chosen takes precedence over disliked, and disliked over
+            seen; with "last", its last row decides.
 
         Returns
         -------

@@ -39,73 +39,73 @@ def read(
     memory: str | int | None = None,
     every_id: bool = False,
 ) -> Interactions:
-    """Read who chose what, and where asked for, how much, when, and what was disliked; a repeated pair is one.
+    """Read interactions of users with items, optionally with weights, times, ratings and dislikes.
+
+    A pair of user and item that is repeated becomes one pair; `repeated` says what its weight is.
 
     Parameters
     ----------
     source : path, pattern, list of paths, SQL, frame, pairs, or scipy sparse matrix
-        Text files (separated by comma, tab, space, `::`, `;` or `|`, plain or gzipped, UTF-8), Parquet files
-        and databases of one table are told apart by their content. With `database=`, SQL. A frame is anything
+        Files may be text (columns separated by comma, tab, space, `::`, `;` or `|`; plain or gzipped; UTF-8), Parquet,
+        or a database of one table; the content decides which. With `database`, `source` is SQL. A frame is anything
         with an Arrow stream (pandas, polars, pyarrow, duckdb) or a polars LazyFrame. Pairs are a list of tuples
-        `(user, item)` or a numpy array of two columns; with more columns, say what those are.
+        `(user, item)` or a numpy array of two columns; if there are more columns, name them by position.
     user, item : str or int, optional
-        Columns by name or by position from 0. By default those with a recognised name (`user_id`,
-        `userId`, `customer`; `item_id`, `movie`, `song`, …). Where no name tells, columns are
-        taken in order if exactly as many are left as are needed, or if the source has no names.
+        Columns by name or by position from 0. By default those with a recognised name (`user_id`, `userId`,
+        `customer`; `item_id`, `movie`, `song`, …). If no name is recognised, columns are taken in order, provided that
+        exactly as many are left as are needed, or that the source has no column names.
     rating : str or int, optional
-        The column of ratings, play counts or the like: by default one with a recognised name, or else (with
-        `liked` or `disliked`, or without names in a table of up to four columns) the third.
+        Column of ratings, play counts or the like. By default one with a recognised name; otherwise the third column,
+        if `liked` or `disliked` is given, or if the source has up to four columns without names.
     time : str or int, optional
-        The column of times: numbers, dates or timestamps. Without it the order of rows is all that is known.
+        Column of times: numbers, dates or timestamps. Without it, only the order of rows is known.
     weight : str, int or bool, optional
-        The column of weights: how much each row counts (plays, say); finite numbers > 0. A model's `weighting`
-        says what it makes of them. Without it every pair counts 1, and where a column of ratings or counts is not used,
-        an `UnusedColumnWarning` says so; `weight=False` says that this is meant. The values of a matrix are
-        weights with `weight=True`.
+        Column of weights, such as play counts: finite numbers > 0. A model transforms them as its `weighting` says.
+        Without it, every pair counts 1, and an `UnusedColumnWarning` is issued if a column of ratings or counts is not
+        used; `weight=False` says that this is intended. For a scipy matrix, `weight=True` makes its values weights.
     liked : float, optional
-        Keep only rows whose rating is at least this; a missing rating is not. The other pairs of the users and
-        items that are left are kept apart (`Interactions.seen`): nothing is learned from them, and they are not
-        recommended. Without `liked` and `disliked` every row counts as chosen, except that a rating of 0 says
-        "not chosen": such rows are left out, and a negative rating is refused. The same holds for the entries of
-        a matrix.
+        Only rows rated at least this become part of the histories; rows without a rating do not. The other pairs of
+        the users and items in the histories become `Interactions.seen`: nothing is learned from them, and they are not
+        recommended. Without `liked` and `disliked`, all rows are part of the histories, except those with a rating of
+        0 ("not chosen"), which are left out; a negative rating is an error. The same holds for the entries of a matrix.
     disliked : float, optional
-        Rows whose rating is at most this are dislikes (`Interactions.dislikes`), if their user and item are among
-        those of the histories. With `liked` it must be less, and ratings in between are only seen; without, all other
-        rows are the histories, also those without a rating. A pair that is rated several times is liked before
-        disliked before seen, except with `repeated="last"`: then the last of its ratings counts.
+        Rows rated at most this are dislikes (`Interactions.dislikes`), if their user and item are in the histories.
+        With `liked`, it must be less than `liked`, and pairs rated in between count as seen. Without `liked`, all other
+        rows are the histories, also those without a rating. If a pair is rated several times, liked takes precedence
+        over disliked, and disliked over seen; with `repeated="last"`, its last rating counts.
     min_rating : float, optional
         The same as `liked`.
     repeated : {"sum", "max", "last", "count"}
-        The weight of a pair that is repeated: the sum of its weights, the largest, that of the last row, or the
-        number of rows ("count", which needs no column of weights). The last row is the latest (of equal times the
-        later row), or without times the last read. The time of a repeated pair is the earliest, with "last" the last.
+        Weight of a repeated pair: the sum of its weights, the largest, that of the last row, or the number of rows
+        ("count", which needs no column of weights). The last row is the one with the latest time (of equal times, the
+        later row); without times, the last one read. The time of a repeated pair is its earliest time; with "last", its
+        latest.
     time_unit : {"ns", "us", "ms", "s", "min", "h", "d"}, optional
-        What the numbers of `time` count since 1970. By default the unit is s, ms, us or ns if every time is a
-        moment from 1990 to 2100 in it; if there is no such unit, times have an order and no more. Whole numbers
-        stay as they are; numbers with a fraction become microseconds. Dates and timestamps need no unit: they become
-        microseconds, and are UTC unless they say otherwise. Times in the future are kept, with a `TimeWarning`.
+        Unit of the numbers in `time`, counted from 1970. By default s, ms, us or ns, if all times then lie between 1990
+        and 2100; if no unit fits, only the order of times is used. Integers are kept as they are; numbers with a
+        fraction become microseconds. Dates and timestamps need no unit: they become microseconds, in UTC unless they
+        have a time zone. Times in the future are kept, with a `TimeWarning`.
     header : bool, optional
-        Whether text files begin with the names of their columns. By default the first lines tell
+        Whether text files begin with the names of their columns. By default this is detected from the first lines
         (`komd.data.text_layout` has the rules).
     separator : str, optional
-        What stands between the columns of text files. By default the first lines tell. Blanks around a
-        field do not belong to it.
+        Separator of the columns of text files; by default detected from the first lines. Blanks around a field are
+        removed.
     database : path or connection, optional
-        Makes `source` SQL: a DuckDB or SQLite file, an open connection (duckdb, sqlite3 or another of DB-API,
-        SQLAlchemy, or its engine), ":memory:" (for queries over files), or anything else that DuckDB can
-        attach. Files are opened to read only.
+        The database that `source`, an SQL query, is run on: a DuckDB or SQLite file, an open connection (duckdb,
+        sqlite3, any other DB-API connection, or a connection or engine of SQLAlchemy), ":memory:" (for queries over
+        files), or anything else that DuckDB can attach. Files are opened read-only.
     memory : str or int, optional
-        What DuckDB may use, as "4GB"; by default 60 % of what is free.
+        Memory that DuckDB may use, such as "4GB"; 60 % of the free memory by default.
     every_id : bool
-        With `liked` or `disliked`: keep users and items also if no row of theirs is part of a history. For
-        `model.update`, which knows the histories of before; a model is not fitted to such users and items.
+        With `liked` or `disliked`: also keep users and items that no history contains. Needed for `model.update`, if
+        such users and items are in the fitted model; not for `fit`.
 
     Returns
     -------
     Interactions
-        Ids from text files are integers when every one of them is written like an int64 ("7", not "007"),
-        and text otherwise. Ids of other sources keep their type. Its repr names the columns that were read and
-        those that were not used.
+        Ids from text files are integers if all of them are written like an int64 ("7", not "007"), and text otherwise.
+        Ids from other sources keep their type. The repr names the columns that were read and those that were not used.
 
     Raises
     ------

@@ -66,23 +66,24 @@ def folds(
     min_activity: int = 5,
     rng: int | np.random.Generator = 0,
 ) -> Iterator[tuple[Interactions, Interactions]]:
-    """The paper's protocol: each group of users in turn gives half of their items to the test.
+    """Split by the paper's protocol: of each group of users in turn, half of the items are tested.
 
-    Users are divided at random into groups of equal size (or one more). In each round, the users of one group who have
-    a_u >= `min_activity` items give the later floor(a_u / 2) of them to the test; everything else trains. Each user's
-    order is drawn once, so that a round does not depend on how many rounds are used.
+    Users are divided at random into groups of equal size (or one more). In each round, the later floor(a_u / 2)
+    items of the users of one group who have a_u >= `min_activity` items are the test data; everything else is training
+    data. Each user's order is drawn once, so that a round does not depend on how many rounds are used.
 
     Parameters
     ----------
     data : Interactions
+        The interactions to split.
     folds : int
-        Number of groups of users, and so of rounds.
+        Number of groups of users, which is the number of rounds; with "rolling", the number of windows.
     half : {"random", "given", "time", "rolling"}
-        Order in which the later half is tested. "rolling" does not halve histories: the later half of all pairs in time
-        is cut into `folds` windows with about the same number of pairs each; a round tests the pairs of one window and
-        trains on all pairs before it. The latest window comes first.
+        Order that says which half is the later one. "rolling" does not halve histories: the later half of all pairs in
+        time is cut into `folds` windows with about the same number of pairs each; a round tests the pairs of one window
+        and trains on all pairs before it. The latest window comes first.
     min_activity : int
-        Users with fewer items always train.
+        Users with fewer items are never tested. Not used with "rolling".
     rng : int or numpy.random.Generator
         Seed or generator.
 
@@ -142,8 +143,9 @@ def leave_out(
     Parameters
     ----------
     data : Interactions
+        The interactions to split.
     k : int
-        How many items of each user are tested.
+        Number of items of each user that are tested.
     order : {"random", "given", "time"}
         Which items are the last ones.
     rng : int or numpy.random.Generator
@@ -184,8 +186,9 @@ def held_out_users(
     Parameters
     ----------
     data : Interactions
+        The interactions to split.
     users : float or int
-        How many users to hold out: a share (a float below 1) or a count. They are drawn from the users with at least
+        Number of users to hold out: a share (a float below 1) or a count. They are drawn from the users with at least
         two items.
     fold_in : float
         Share of a held-out user's items that is known (`history`). At least one item is known and at least one is
@@ -231,7 +234,7 @@ def time(data: Interactions, *, at: Any = 0.8, per_user: bool = False) -> tuple[
     Parameters
     ----------
     data : Interactions
-        Data with times.
+        The interactions to split, with times.
     at : float, int, str, datetime.date or datetime.datetime
         A share (a float between 0 and 1): the moment before which about this share of all pairs happened; pairs of one
         moment stay together. Or the moment itself: an integer in the unit of the data's times, or a date or timestamp
@@ -281,7 +284,7 @@ def temporal(data: Interactions, *, at: Any = 0.8) -> tuple[Interactions, Intera
     Parameters
     ----------
     data : Interactions
-        Data with times.
+        The interactions to split, with times.
     at : float, int, str, datetime.date or datetime.datetime
         As in `time`.
 

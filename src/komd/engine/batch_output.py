@@ -6,10 +6,9 @@
       part-00001.parquet     ...
       SHA256SUMS             checksums of the parts that are done, as sha256sum reads and writes them
 
-Every part holds the same users whenever and however often the run is stopped, and is put in place by an atomic
-replace. A part counts
-as done when it matches its checksum; one that was truncated or damaged since is made again. One run at a time writes to
-a folder, by a lock.
+Each part holds the same users, however often the run is interrupted, and is written by an atomic replace. A part counts
+as done if it matches its checksum; one that was truncated or damaged since is written again. A lock ensures that only
+one run at a time writes to a folder.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ __all__ = ["Written", "recommend_to"]
 _REQUEST = "request.json"
 _SUMS = "SHA256SUMS"
 _LOCK = ".lock"
-_DIGESTS = ("sha256", "microseconds")  # of a request: numbers that say nothing to a reader
-_SHOWN = {"people": "users"}  # what differs, in the words of today
+_DIGESTS = ("sha256", "microseconds")  # parts of a request that are not shown in messages
+_SHOWN = {"people": "users"}  # names of earlier versions, as messages show them
 _OURS = re.compile(r"part-\d{5,}\.parquet|request\.json|SHA256SUMS|\.lock|\.(part-\d{5,}\.parquet|request\.json)\.\d+")
 _SUM = re.compile(r"([0-9a-f]{64})  (part-\d{5,}\.parquet)")
-_ROWS = 2_000_000  # of a part, about
+_ROWS = 2_000_000  # rows of a part, approximately
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ def recommend_to(
     (50, 1, 0)
     """
     path = Path(path)
-    model = model.view()  # updates that come meanwhile do not matter
+    model = model.view()  # not affected by updates during the run
     (ids, rows, skipped), asked = asked_lists(
         model.catalogue, users, n, histories, exclude_seen, items, exclude, on_unknown, exclude_low_rated, dislikes, at
     )
@@ -175,7 +174,7 @@ def _name(part: int) -> str:
 
 
 def _by_part(answers: Iterator[RankedBlock], pieces: list[tuple[int, int]]) -> Iterator[tuple[int, list[RankedBlock]]]:
-    """Cut answers, which come for any number of users at a time, into those of each piece."""
+    """Regroup answers, which come for any number of users at a time, into those of each piece."""
     here: list[RankedBlock] = []
     have = k = 0
     for answer in answers:
@@ -194,7 +193,7 @@ def _by_part(answers: Iterator[RankedBlock], pieces: list[tuple[int, int]]) -> I
 def _described(
     model: Recommender, users: pa.Array, rows: Histories, asked: RankingRequest, parts: int
 ) -> dict[str, Any]:
-    """What was asked, so that another request is told from this one."""
+    """A description of the request, which distinguishes it from any other."""
     catalogue = model.catalogue
     digest = hashlib.sha256()
     learned = [array for array in model.learned_arrays().values() if array.nbytes <= 1 << 26]
@@ -239,9 +238,9 @@ def _ours(name: str) -> bool:
 
 
 def _opened(path: Path, request: dict[str, Any], alone: bool) -> tuple[dict[str, str], int]:
-    """The checksums of the parts that are done, for this very request, and how many of those there are not.
+    """The checksums of the parts of this request that are done, and how many parts do not match.
 
-    A request of "now" becomes one of the moment at which the folder was begun.
+    "now" in the request is replaced by the moment at which the folder was begun.
     """
     _refuse_strange(path)
     file = path / _REQUEST
@@ -279,7 +278,7 @@ def _opened(path: Path, request: dict[str, Any], alone: bool) -> tuple[dict[str,
 
 
 def _sums(file: Path) -> dict[str, str]:
-    """Checksums by part; what cannot be read counts as not there."""
+    """Checksums by part; lines that cannot be read are ignored."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
@@ -288,7 +287,7 @@ def _sums(file: Path) -> dict[str, str]:
 
 
 def _put(file: Path, table: pa.Table) -> str:
-    """Write one part, put in place whole; returns its checksum."""
+    """Write one part by an atomic replace; returns its checksum."""
     from pyarrow import parquet
 
     aside = files.write_aside(

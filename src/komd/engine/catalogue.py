@@ -1,7 +1,7 @@
-"""What a fitted model knows of its data: users, items, histories, and the order items are worked in.
+"""What a fitted model knows of its data: users, items, histories, and the internal order of items.
 
-Inside, items are numbered by falling popularity (equal ones by id), so that the rows and counters used most lie close
-together in memory, and so that equal scores go to the more popular item. Ids appear only here, at the edge.
+Internally, items are numbered by descending popularity (ties by id). So the rows and counters that are used most are
+close together in memory, and of equal scores the more popular item wins. Ids appear only here.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ OnUnknown: TypeAlias = Literal["error", "skip"]
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
-    """Users and items of the training data, with every user's history in inside numbers.
+    """Users and items of the training data, with every user's history in internal item numbers.
 
-    `order[k]` is the outside number (place in `items`) of inside item k.
+    `order[k]` is the external number (the place in `items`) of the item with internal number k. In names and comments,
+    "inside" means internal and "outside" external.
     """
 
     users: Ids
@@ -51,7 +52,7 @@ class Catalogue:
 
     @cached_property
     def popularity(self) -> NDArray[np.float64]:
-        """How many users chose each item (inside order, so never rising)."""
+        """How many users chose each item, in internal order: descending."""
         return np.bincount(self.histories.indices, minlength=len(self.order)).astype(np.float64)
 
     @cached_property
@@ -67,9 +68,9 @@ class Catalogue:
     def candidates(
         self, items: NDArray[np.int32] | None = None, exclude: NDArray[np.int32] | None = None, *, first: int = 0
     ) -> NDArray[np.int32]:
-        """The numbers, ascending, that may be recommended: from `first` on, without `exclude`.
+        """The numbers of items that may be recommended, ascending: from `first` on, without `exclude`.
 
-        They are `items` or else every item that somebody chose: one that nobody chose must be asked for.
+        They are `items` if given, else all items that somebody chose. An item that nobody chose must be in `items`.
         """
         found = np.arange(first, self.chosen, dtype=np.int32) if items is None else np.unique(items[items >= first])
         return found if exclude is None else np.setdiff1d(found, exclude)
@@ -90,9 +91,9 @@ class Catalogue:
         return self.items.take(self.order[numbers])
 
     def translated(self, data: Interactions, on_unknown: OnUnknown) -> tuple[Histories, int]:
-        """The rows of another data set in this catalogue's inside numbers, and how many pairs had unknown items.
+        """The rows of another data set in this catalogue's inside numbers, and the number of pairs with unknown items.
 
-        What was seen comes along, as far as the items are known.
+        Pairs that were only seen are included, if their items are known.
         """
         if data.items is self.items or data.items == self.items:
             found = self.inside
@@ -129,7 +130,7 @@ def _sorted_rows(data: Interactions, inside: NDArray[np.int32]) -> Histories:
 
         matrix = csr_array((np.arange(len(numbers)), numbers, indptr), shape=(len(indptr) - 1, items))
         matrix.sort_indices()
-        # Copies: the data's own arrays are read-only, and compiled code should see one kind of array.
+        # Copies: the data's own arrays are read-only, and compiled code would be compiled again for such arrays.
         indptr, numbers = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
         held = {name: array[matrix.data] for name, array in held.items()}
     else:

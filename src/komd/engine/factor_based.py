@@ -4,8 +4,8 @@ A user is a vector x of factors, an item a vector y of factors:
 
     score(u, j) = x_u · y_j
 
-A method says what Y is when it learns, and what x is for a history. A block of users is one matrix product. The
-factors themselves are learned by implicit, which is an extra: `rival` brings it in, or says what to install.
+A method defines Y when it is fitted, and x for a history. A block of users is scored by one matrix product. The factors
+are learned by the library implicit, which is an extra: `rival` imports it, or says what to install.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ def fit_rival(
     label: str,
     memory: str | int | None,
 ) -> Any:
-    """A model of implicit, fitted to these histories with these values, or this one, in the place of the pairs.
+    """A model of implicit, fitted to these histories; `values` are those of the pairs, or one value for all.
 
-    BLAS keeps to one thread meanwhile: implicit has threads of its own, and warns of the others.
+    BLAS is limited to one thread meanwhile: implicit has its own threads, and warns if BLAS uses more.
     """
     from implicit.recommender_base import ModelFitError
     from scipy.sparse import csr_matrix
@@ -94,11 +94,11 @@ def fit_rival(
 
     data = np.empty(len(histories.indices), np.float32)
     data[:] = values
-    # implicit's BPR wants both index arrays of one type, and only int32 fits its compiled signatures everywhere.
+    # implicit's BPR needs both index arrays in one type, and only int32 fits its compiled signatures on all systems.
     rows = csr_matrix((data, histories.indices, histories.indptr.astype(np.int32)), shape=(len(histories), items))
     with threadpool_limits(1, user_api="blas"):
         model = build()
-        # Factors in single precision, those we keep in double, and the square matrix of a user's problem.
+        # Factors in single precision, their copy in double precision, and the square matrix of a user's problem.
         needed, room = 12 * (len(histories) + items) * model.factors + 8 * model.factors**2, budget(memory)
         if needed > room:
             raise InputError(

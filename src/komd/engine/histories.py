@@ -1,4 +1,4 @@
-"""Histories: rows of item numbers, the shape in which users reach a model."""
+"""Histories: rows of item numbers, the form in which models receive users."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["Histories"]
 class Histories:
     """Compressed rows of item numbers, ascending and distinct within each row: one row for each user.
 
-    `users` are the rows' numbers in the training data, or None for strangers: only a method that has learned something
-    of each user beyond their history asks for them. `seen` are the items that each user knows besides, such as those
-    rated low: left out of lists with the history, and of no other use. `dislikes` are items that each user dislikes:
-    left out of every list.
+    `users` are the numbers of these users in the training data, or None for users outside it; only methods that learn
+    something about each user beyond the history need them. `seen` are other items that each user knows, such as those
+    rated low: they are left out of lists together with the history, and have no other use. `dislikes` are items that
+    each user dislikes: they are left out of every list.
 
-    `weights` and `times` (microseconds since 1970) are aligned with `indices`; None where the data have none. `at` is
+    `weights` and `times` (microseconds since 1970) are aligned with `indices`; None if the data has none. `at` is
     the moment, in microseconds, from which ages are measured; None: each user's last event.
     """
 
@@ -43,11 +43,11 @@ class Histories:
     @property
     def lengths(self) -> NDArray[np.int64]:
         """How many items each user has."""
-        return self.indptr[1:] - self.indptr[:-1]  # np.diff takes several times as long for one user
+        return self.indptr[1:] - self.indptr[:-1]  # np.diff is several times slower for a single user
 
     @property
     def rows(self) -> Rows:
-        """The rows alone, as matrices and compiled code take them."""
+        """The rows alone, in the form that matrices and compiled code take."""
         return Rows(self.indptr, self.indices)
 
     def row(self, number: int) -> NDArray[np.int32]:
@@ -88,14 +88,14 @@ class Histories:
         """These rows, in this order."""
         lengths = self.lengths[rows]
         indptr = pointers(lengths)
-        # Place p of the answer lies p - indptr[row] past the start of its row.
+        # Entry p of the result is entry p - indptr[row] of its row.
         source = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], lengths)
         return self._part(indptr, source, rows, lambda of: of.take(rows))
 
     def _part(
         self, indptr: NDArray[np.int64], pairs: Any, rows: Any, same: Callable[[Histories], Histories]
     ) -> Histories:
-        """Some rows: `pairs` selects their pairs, `rows` the rows, `same` does the same to other histories."""
+        """Some rows: `pairs` selects their pairs, `rows` the rows; `same` selects the same of other histories."""
         return Histories(
             indptr,
             self.indices[pairs],
@@ -134,10 +134,10 @@ class Histories:
         return owners << 32 | self.indices
 
     def known(self) -> Histories:
-        """The same rows, known to be all the users of the training data in their order."""
+        """The same rows, marked as all users of the training data in their order."""
         return replace(self, users=np.arange(len(self), dtype=np.int32))
 
 
 def _rows_of(keys: NDArray[np.int64], rows: int) -> Rows:
-    """The compressed rows of keys in ascending order."""
+    """Keys in ascending order, as compressed rows."""
     return Rows(pointers(np.bincount(keys >> 32, minlength=rows)), (keys & 0xFFFFFFFF).astype(np.int32))

@@ -1,12 +1,12 @@
 """What all item-based methods share.
 
-Whatever the method, a user is a short list of weights w on the items of their own history, plus one scalar b on one
-global vector S of the items:
+In all of them, a user is represented by weights w on the items of their own history, and by one scalar b, the factor of
+a global vector S over all items:
 
     score(u, j) = t_j Σ_{i ∈ I_u} w_i M(i, j) − b S_j
 
-A method says what M, S and t (by default 1) are when it learns, and what w and b are for a history. M and S may be held
-divided by one `factor`, which is then part of t. Everything else is here.
+A method defines M, S and t (1 by default) when it is fitted, and w and b for a history. M and S may be stored divided
+by one `factor`, which is then part of t. Everything else is shared.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SumsElsewhere: TypeAlias = Callable[[ItemMatrix, list[tuple[int, int]]], Iterabl
 
 Number = TypeVar("Number", np.float32, np.float64)
 
-_ROWS_SHARE = 0.3  # of the room: rows of a streamed matrix that may be held at once for a short request
+_ROWS_SHARE = 0.3  # of the memory: rows of a streamed matrix that may be held at once for a short request
 
 
 class ItemBased(Recommender):
@@ -64,7 +64,7 @@ class ItemBased(Recommender):
     target_factors: NDArray[np.float64] | None = None
     needs_own_entries: ClassVar[bool] = False
     """Whether the weights of a user take M between the user's own items."""
-    _kept: tuple[ItemMatrix, WeightCache] | None = None  # the cache of weights, and the M that they belong to
+    _kept: tuple[ItemMatrix, WeightCache] | None = None  # the cache of weights, and the M that it belongs to
 
     @abstractmethod
     def _build_matrix(self, catalogue: Catalogue, threads: int | None, memory: str | int | None) -> ItemMatrix:
@@ -92,9 +92,9 @@ class ItemBased(Recommender):
         return np.full(len(catalogue.order), factor) if t is None else factor * t
 
     def scored_rows(self, histories: Histories) -> Histories:
-        """The rows that `weigh` and scoring take: the histories, and whatever else of a user has a say.
+        """The rows that `weigh` and scoring take: the histories, and other items that affect the scores (dislikes).
 
-        Their `weights` say how much each item counts, as the method sees it, or are None.
+        Their `weights` are how much each item counts for this method, or None.
         """
         return histories
 
@@ -109,16 +109,16 @@ class ItemBased(Recommender):
         memory: str | int | None,
         sums_elsewhere: SumsElsewhere | None = None,
     ) -> None:
-        """Build M and S. With `sums_elsewhere`, sums that take computing all of a streamed M are made by it."""
+        """Build M and S. `sums_elsewhere`, if given, computes sums that need all of a streamed M (Spark uses it)."""
         matrix = self._build_matrix(catalogue, threads, memory)
         block_sums = None if sums_elsewhere is None else partial(sums_elsewhere, matrix)
-        # Both at once: a fit that is interrupted leaves what was learned before.
+        # Assigned together: an interrupted fit leaves what was learned before.
         S, factor = self._build_sums(matrix, catalogue, threads, block_sums), self._build_factor(catalogue)
         factors = self._scored_factors(catalogue, factor)
         self.matrix, self.S, self.factor, self.target_factors = matrix, S, factor, factors
 
     def learned(self, catalogue: Catalogue, matrix: ItemMatrix, S: NDArray[np.float64]) -> Self:
-        """This model with what was learned elsewhere."""
+        """This model, with M and S that were computed elsewhere."""
         self.matrix, self.S, self._catalogue, self._changes = matrix, S, catalogue, None
         self.factor = self._build_factor(catalogue)
         self.target_factors = self._scored_factors(catalogue, self.factor)
@@ -132,11 +132,11 @@ class ItemBased(Recommender):
     @property
     def scored_S(self) -> NDArray[np.float64]:
         """S_j / t_j: with it M gives Σ_i w_i M(i, j) − b S_j / t_j, which times t_j is the score."""
-        S = self.S  # read first: it takes in updates that wait
+        S = self.S  # read first: this applies pending updates
         return S if self.target_factors is None else self._multiplied(S) / self.target_factors
 
     def _multiplied(self, held: NDArray[Number]) -> NDArray[Number]:
-        """Entries of M, or of S, from those that are held divided by `factor`; in their own precision."""
+        """Entries of M or S from the stored ones, which are divided by `factor`; in the same precision."""
         return held if self.factor is None else held * held.dtype.type(self.factor)
 
     def _score(self, histories: Histories, scores: NDArray[np.float64]) -> None:
@@ -167,7 +167,7 @@ class ItemBased(Recommender):
 
     def keeping_weights(self, cache: WeightCache) -> Self:
         made = copy.copy(self.view())
-        if self.needs_own_entries:  # else weights take no time
+        if self.needs_own_entries:  # otherwise weights take no time
             made._kept = made.matrix, cache
         return made
 
@@ -239,7 +239,7 @@ class ItemBased(Recommender):
 
 
 def _restored_factor(arrays: Arrays) -> float | None:
-    """The factor that was saved; None where the entries were saved as they are."""
+    """The factor that was saved; None if entries were saved undivided."""
     if "factor" not in arrays:
         return None
     found: Any = arrays["factor"]
@@ -249,10 +249,10 @@ def _restored_factor(arrays: Arrays) -> float | None:
 
 
 class Neighbourhood(ItemBased):
-    """An item-based model in which every item of a history has the same say: w = 1, S = 0."""
+    """An item-based model in which all items of a history count equally: w = 1, S = 0."""
 
     def weigh(
         self, rows: Histories, own: OwnEntries, threads: int | None = 1
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        # b is multiplied by S = 0. Negative zero, so that −b S is +0 and nobody is shown a score of −0.
+        # b is multiplied by S = 0. It is −0, so that −b S is +0 and no score is shown as −0.
         return np.ones(len(rows.indices)), np.full(len(rows), -0.0)

@@ -1,4 +1,4 @@
-"""Item-based models whose matrix is built in stages from counts: it may be held dense or sparse, or streamed."""
+"""Item-based models whose matrix is built in stages from counts, and held dense, sparse or streamed."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ __all__ = ["KernelBased", "KernelNeighbourhood"]
 
 
 class KernelBased(Updatable):
-    """An item-based model that needs of its data only how often items were chosen together, or with what weights."""
+    """An item-based model that uses only the co-occurrence counts of items, or their weighted counts."""
 
     storage: str | None
 
     @abstractmethod
     def stages(self) -> Stages:
-        """What the matrix is."""
+        """The stages that define the matrix."""
 
     @property
     def held_stages(self) -> Stages:
-        """What the matrix of the fitted model holds: in a model saved by an earlier version nothing is kept apart."""
+        """The stages of the stored matrix: in models saved by earlier versions, it includes the factor."""
         stages = self.stages()
         return replace(stages, normalised=True) if stages.apart and self.factor is None else stages
 
@@ -99,7 +99,7 @@ class KernelBased(Updatable):
     def _renewed_sums(
         self, made: ItemMatrix, before: BeforeUpdate | None, catalogue: Catalogue, threads: int | None
     ) -> NDArray[np.float64]:
-        """S after an update, which `before` is about unless all of K was built anew."""
+        """S after an update; `before` is None if all of K was rebuilt."""
         return self._build_sums(made, catalogue, threads, None)
 
     @property
@@ -129,4 +129,4 @@ class KernelBased(Updatable):
 
 
 class KernelNeighbourhood(KernelBased, Neighbourhood):
-    """One in which every item of a history has the same say."""
+    """A kernel-based model in which all items of a history count equally."""

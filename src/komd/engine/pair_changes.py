@@ -1,7 +1,7 @@
-"""Updates that a model has been given and not yet taken in: which pairs change, and what becomes of each.
+"""Pending updates of a model, given but not yet applied: which pairs change, and how.
 
-`PairChanges` numbers the ids of each update and refuses what cannot be removed; the pairs themselves are resolved once,
-for all updates together.
+`PairChanges` numbers the ids of each update and refuses removals of pairs that do not exist. The pairs are resolved
+later, once for all updates.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_PAIRS = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 class PairChanges:
-    """Updates of one catalogue, in the order given."""
+    """Pending updates of one catalogue, in the order given. Each says something about pairs: its statements."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
@@ -35,21 +35,21 @@ class PairChanges:
         self._rule: str | None = None
         self._statements: list[tuple[NDArray[Any], ...]] = []
         self._known_states: dict[int, bool] = {}
-        self._unknown_from = 0  # statements from which on they are not in it
+        self._unknown_from = 0  # statements from this one on are not in it yet
         self._length = self._removals = 0
 
     def __len__(self) -> int:
-        """How many statements wait."""
+        """The number of pending statements."""
         return self._length
 
     def fits(self, batch: UpdateBatch) -> bool:
-        """Whether it can be resolved together with the others: it has the same rule for repeated pairs, if any."""
+        """Whether the update can be resolved with the others: it has the same rule for repeats, or only removals."""
         return self._rule in (None, batch.rule) or bool((batch.kinds == REMOVED).all())
 
     def take(self, batch: UpdateBatch, on_unknown: str) -> int:
-        """Add an update. Returns how many removals had nothing to remove; with "error" these are refused.
+        """Add an update. Returns the number of removals of pairs that do not exist; with "error", they are refused.
 
-        Nothing is changed by an update that is refused.
+        An update that is refused changes nothing.
         """
         self._check(batch)
         users_now, items_now = self.users.mark, self.items.mark
@@ -116,7 +116,7 @@ class PairChanges:
     def _removable(
         self, batch: UpdateBatch, users: NDArray[np.int64], items: NDArray[np.int64], on_unknown: str
     ) -> NDArray[np.bool_]:
-        """Which statements can be made: all, except to remove what is not there, which is an error or passed over."""
+        """Which statements apply: all, except removals of pairs that do not exist, which are an error or skipped."""
         known = (users >= 0) & (items >= 0)
         removed = known & (batch.kinds == REMOVED)
         if not removed.any() and known.all():
@@ -132,14 +132,14 @@ class PairChanges:
 
     @property
     def _present(self) -> dict[int, bool]:
-        """The pairs that were changed, by user · 2³² + item, and whether they are there now; made when asked for."""
+        """The changed pairs, by user · 2³² + item, and whether they exist now; computed on demand."""
         for users, items, kinds, _, _ in self._statements[self._unknown_from :]:
             self._known_states.update(zip((users << 32 | items).tolist(), (kinds != REMOVED).tolist(), strict=True))
         self._unknown_from = len(self._statements)
         return self._known_states
 
     def _held(self, users: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of these pairs are there now."""
+        """Which of these pairs exist now."""
         found: NDArray[np.bool_] = self._state(users, items).kinds != REMOVED
         present = self._present
         for k, key in enumerate((users << 32 | items).tolist() if present else ()):
@@ -170,7 +170,7 @@ class PairChanges:
     # ---- what becomes of the pairs --------------------------------------------------------------------------------
 
     def _state(self, users: NDArray[np.int64], items: NDArray[np.int64]) -> PairState:
-        """What the catalogue says of these pairs."""
+        """The state of these pairs in the catalogue."""
         from komd._core.renumbered import find_pairs
 
         histories, size = self.catalogue.histories, len(users)
@@ -192,7 +192,7 @@ class PairChanges:
         return PairState(kinds, weights, times)
 
     def resolved(self) -> ResolvedPairs:
-        """What all updates together come to; pairs that end as they began are left out."""
+        """The changes that all updates make together; pairs that end in their initial state are left out."""
         return self._resolved(self._statements)
 
     def _resolved(self, statements: list[tuple[NDArray[Any], ...]]) -> ResolvedPairs:

@@ -1,4 +1,4 @@
-"""Parameters of models: listed, changed, copied and shown as the Python that makes them."""
+"""Parameters of models: listed, changed, copied, and shown as Python code."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Parameters:
         return self
 
     def _forget(self) -> None:
-        """Called when parameters have changed: what was learned with the old ones no longer belongs to the new."""
+        """Drop what was learned: called when parameters have changed."""
 
     def clone(self) -> Self:
         """Return an unfitted model with the same parameters.
@@ -99,12 +99,12 @@ class Parameters:
 
     @property
     def text(self) -> str:
-        """The Python that makes this model, unfitted."""
+        """Python code that makes this model, unfitted."""
         values = {name: _plain(value) for name, value in self.get_params().items()}
         changed = [f"{name}={values[name]!r}" for name, default in self._defaults().items() if values[name] != default]
         return f"{type(self).__name__}({', '.join(changed)})"
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy as the number of Python, whose `repr` can be read again."""
+    """A numpy number as a Python number, whose `repr` is valid code without numpy."""
     return value.item() if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0 else value

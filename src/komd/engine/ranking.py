@@ -1,8 +1,8 @@
 """The ranking engine: users' histories and a request in, blocks of lists and areas out.
 
-`Recommender.ranked_blocks` is the way in, for `recommend`, `recommend_to`, `evaluate`, `serve`, `spark` and `tune`. A
-model that can score a block of users is ranked here; `streamed_ranking.py` ranks where the item-item matrix does not
-fit the memory.
+`Recommender.ranked_blocks` is the entry point, for `recommend`, `recommend_to`, `evaluate`, `serve`, `spark` and
+`tune`. A model that can score a block of users is ranked here; `streamed_ranking.py` ranks where the item-item matrix
+does not fit the memory.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from komd.engine.histories import Histories
 
 __all__ = ["TIES_HALF", "RankedBlock", "RankingRequest", "Score", "rank_blocks", "users_per_block"]
 
-_STRIP_BYTES = 2 << 20  # of scores held at a time: stays in the cache between scoring and ranking
+_STRIP_BYTES = 2 << 20  # bytes of scores held at a time: they stay in the cache between scoring and ranking
 _MOST_USERS = 64
-_SHARES = 4  # of the users, for each thread: larger blocks than that would leave threads without work
+_SHARES = 4  # blocks of users per thread, if blocks are not too small: with fewer, threads would lack work
 
 TIES_HALF = TieRule(0.5, np.zeros(0, np.int32))
 
@@ -34,8 +34,8 @@ class RankingRequest:
     """What is asked about users: their `n` best of these candidates (ascending numbers), and where targets rank.
 
     With `targets`, one row of items for each user, the area under the curve is measured as well: the share of pairs
-    (target, other item that the user does not know) in the right order, equal pairs counting by `ties`. There the
-    items that nobody chose are below all others and equal.
+    (target, other item that the user does not know) in the right order, equal pairs counting by `ties`. For this,
+    items that nobody chose rank below all others and are equal.
     """
 
     n: int
@@ -46,7 +46,7 @@ class RankingRequest:
 
     @property
     def length(self) -> int:
-        """How long a list can get."""
+        """The length of a list, at most."""
         return min(self.n, len(self.candidates))
 
 
@@ -61,7 +61,7 @@ class RankedBlock:
 
     @staticmethod
     def empty(users: int, length: int) -> RankedBlock:
-        """Lists that are to be filled."""
+        """Empty lists, to be filled."""
         return RankedBlock(
             np.empty((users, length), np.int32), np.empty((users, length)), np.zeros(users, np.int64), np.zeros(users)
         )

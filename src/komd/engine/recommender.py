@@ -38,19 +38,19 @@ _TARGETS = 4096  # items scored for a user at once
 
 
 class Recommender(Parameters, ABC):
-    """A model of who likes what. Subclasses say how to learn, how to score, and how to explain."""
+    """Base class of all models. Subclasses define how to learn, to score and to explain."""
 
     serves_strangers: ClassVar[bool] = True
     """Whether users outside the training data can be served from their history alone."""
 
     uses_weights: ClassVar[bool] = False
-    """Whether weights of interactions make a difference."""
+    """Whether the model uses weights of interactions."""
 
     earlier_format: bool = False
-    """Whether it was loaded from a folder of an earlier format: its sums may be rounded otherwise than those of now."""
+    """Whether the model was loaded from a folder of an earlier format, whose sums may be rounded differently."""
 
     _catalogue: Catalogue | None = None
-    _changes: Any = None  # updates that wait to be taken in, of models that can be updated
+    _changes: Any = None  # pending updates, of models that can be updated
 
     # ---- what a method must say -------------------------------------------------------------------------------
 
@@ -76,21 +76,21 @@ class Recommender(Parameters, ABC):
 
     @abstractmethod
     def _layouts(self) -> list[set[str]]:
-        """The names that `learned_arrays` may give with these parameters: one set for each way to hold them."""
+        """The possible sets of names in `learned_arrays` with these parameters: one set for each storage."""
 
     @abstractmethod
     def _restore(self, arrays: Arrays) -> None:
         """Restore what `learned_arrays` gave."""
 
     def check_data(self, data: Interactions) -> None:
-        """Refuse data that the method cannot learn from; warn of what it does not use."""
+        """Refuse data that the method cannot learn from; warn of parts that it does not use."""
         self._warn_of_weights(data)
 
     def check_histories(self, histories: object) -> None:
         """Refuse given histories, in whatever form, that the method cannot use."""
 
     def _warn_of_weights(self, data: Interactions | Histories | None) -> None:
-        """Say that weights are not used, if there are any and the method does not use them."""
+        """Warn if there are weights and the method does not use them."""
         if data is not None and data.weights is not None and not self.uses_weights:
             remark = UnusedWeightsWarning(f"{type(self).__name__} does not use weights: every pair counts 1")
             warnings.warn(remark, stacklevel=4)
@@ -229,11 +229,11 @@ class Recommender(Parameters, ABC):
         return self
 
     def view(self) -> Self:
-        """This model as it is now, whatever updates come."""
+        """A snapshot of this model, which later updates do not change."""
         return self
 
     def keeping_weights(self, cache: WeightCache) -> Self:
-        """A view that keeps the weights of histories in a cache of its own, of models that solve for them."""
+        """A snapshot that caches the weights of histories, for models that solve a problem for them."""
         return self.view()
 
     def recommend(
@@ -570,7 +570,7 @@ class Recommender(Parameters, ABC):
         >>> len(found.trials)
         2
         """
-        # Found by name, when it is asked for: tuning stands above models, and models do without it.
+        # Imported by name, on demand: tuning depends on models, and models do not depend on it.
         return importlib.import_module("komd.tuning.tune").tune(self, data, **options)
 
     def save(self, path: str | Path) -> None:
@@ -623,7 +623,7 @@ class Recommender(Parameters, ABC):
         store.save(path, model=self.text, arrays=arrays | self.learned_arrays(), ids=ids, expected=expected)
 
     def replay(self, records: list[bytes]) -> Self:
-        """Take in the updates of a journal."""
+        """Apply the updates of a journal."""
         if records:
             what = f"{len(records):,} updates in its journal, which this komd cannot apply to {self.text}"
             raise ModelFileError(f"the saved model has {what}: upgrade komd")
@@ -658,7 +658,7 @@ class Recommender(Parameters, ABC):
     ) -> NDArray[np.float64]:
         """The score of item what[k] for the user with history who[k] of `rows`, for each k; items in inside numbers."""
         order = np.argsort(who, kind="stable")
-        # One row for each user, and again for each so many of their items: a row is scored at once.
+        # One row per user and per `_TARGETS` of their items: a row is scored at once.
         first = np.flatnonzero(np.diff(who[order], prepend=-1))
         place = np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))
         starts = np.flatnonzero(place % _TARGETS == 0)
@@ -691,6 +691,6 @@ class Recommender(Parameters, ABC):
         memory: str | int | None = None,
         label: str = "",
     ) -> Iterator[RankedBlock]:
-        """The answers for all these users, block after block: the one way to lists and measures."""
+        """The answers for all these users, block after block: the one way to lists and metrics."""
         chosen, block = self.catalogue.chosen, self._users_per_block()
         return rank_blocks(self.block_scores, rows, request, chosen, block, threads=threads, label=label)

@@ -1,7 +1,7 @@
 """A catalogue after an update: the one that a fit on the changed data would make, from the old one and the changes.
 
-Users and items whose last pair is removed are dropped, and with them what they dislike or have seen; those that had
-none before stay. Everything else is renumbered: users by id, items by popularity.
+Users and items whose last pair is removed are dropped, together with their dislikes and seen pairs; those that had no
+pair before stay. Everything else is renumbered: users by id, items by popularity.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from komd.rows import pointers
 
 __all__ = ["CatalogueChange", "renewed"]
 
-_PAIRS = 1 << 20  # copied by a thread at a time
+_PAIRS = 1 << 20  # pairs copied by a thread at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,13 +45,13 @@ class CatalogueChange:
     """How many pairs were added, or have another weight or time."""
     removed: int
     others: int
-    """How many dislikes and low ratings came or went, beside the pairs that were added and removed."""
+    """How many dislikes and low ratings were added or removed, beside the pairs of histories."""
     _users_of: _Numbering
     _items_of: _Numbering
     _pairs: ResolvedPairs
 
     def by_item(self, held: Rows | None, threads: int | None = None) -> Rows:
-        """Each item's users, ascending: from those before, where somebody holds them."""
+        """Each item's users, ascending; derived from those before the update if they are held."""
         before = self.old.by_item if held is None else held
         users, chosen = self._users_of, _of_kind(self._pairs, CHOSEN).transposed()
         never = np.zeros(len(users.numbers), np.bool_)  # users keep their order
@@ -67,12 +67,12 @@ class CatalogueChange:
 
     @property
     def new_users(self) -> int:
-        """How many users came."""
+        """How many users are new."""
         return int((self._users_of.source < 0).sum())
 
     @property
     def new_items(self) -> int:
-        """How many items came."""
+        """How many items are new."""
         return int((self.item_source < 0).sum())
 
 
@@ -80,7 +80,7 @@ class CatalogueChange:
 class _Numbering:
     """New numbers of users or items: `source[new]` = old number or -1; `numbers[old]` = new number or -1.
 
-    `numbers` goes on with those of the added ones, in the order in which they came.
+    `numbers` ends with those of the added ones, in the order in which they were added.
     """
 
     source: NDArray[np.int32]
@@ -88,7 +88,7 @@ class _Numbering:
 
     @staticmethod
     def of(source: NDArray[np.int64], old: int, added: int) -> _Numbering:
-        """From where each comes from: an old number, or `old` + k for the k-th that came."""
+        """From the origin of each: an old number, or `old` + k for the k-th that was added."""
         numbers = np.full(old + added, -1, np.int32)
         numbers[source] = np.arange(len(source), dtype=np.int32)
         return _Numbering(np.where(source < old, source, -1).astype(np.int32), numbers)
@@ -96,7 +96,7 @@ class _Numbering:
 
 @dataclass(frozen=True, eq=False)
 class _RowEntries:
-    """Entries (row, column) that leave and that come, by old numbers; the values of those that come."""
+    """Entries (row, column) that are removed and added, by old numbers; the values of the added ones."""
 
     dropped: tuple[NDArray[np.int64], NDArray[np.int64]]
     added: tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -108,7 +108,7 @@ class _RowEntries:
 
 
 def renewed(changes: PairChanges, pairs: ResolvedPairs, threads: int | None = None) -> CatalogueChange:
-    """The catalogue of these changes' catalogue once they have been made; `pairs` is what they come to."""
+    """The catalogue of these changes' catalogue once they have been made; `pairs` are the resolved changes."""
     old = changes.catalogue
     n, m = len(old.users), len(old.order)
     popularity = np.zeros(m + changes.items.mark, np.int64)
@@ -123,10 +123,10 @@ def renewed(changes: PairChanges, pairs: ResolvedPairs, threads: int | None = No
 
     users, user_source = _merged(old.users, changes.users, gone_users)
     items, outside_source = _merged(old.items, changes.items, gone_items[_outside_first(old, len(popularity))])
-    # By old inside numbers: those of old items, then the new ones in the order in which they came.
+    # By old internal numbers: those of old items, then the new ones in the order in which they were added.
     item_source = outside_source.copy()
     item_source[outside_source < m] = old.inside[outside_source[outside_source < m]]
-    # Sorted from the old order on, which is nearly sorted: by falling popularity, then by id.
+    # Sort by descending popularity, then by id; the old order is nearly sorted already.
     outside = np.empty(len(popularity), np.int64)
     outside[item_source] = np.arange(len(item_source))
     nearly = np.flatnonzero(~gone_items)
@@ -157,7 +157,7 @@ def renewed(changes: PairChanges, pairs: ResolvedPairs, threads: int | None = No
 
 
 def _dropped(counts: NDArray[np.int64], changed: NDArray[np.int64], old: int) -> NDArray[np.bool_]:
-    """Which users or items are dropped: those that changed, or came, and have no pair."""
+    """Which users or items are dropped: those that were changed or added and have no pair."""
     dropped = np.zeros(len(counts), np.bool_)
     dropped[changed] = counts[changed] == 0
     dropped[old:] = counts[old:] == 0
@@ -165,12 +165,12 @@ def _dropped(counts: NDArray[np.int64], changed: NDArray[np.int64], old: int) ->
 
 
 def _outside_first(old: Catalogue, size: int) -> NDArray[np.int64]:
-    """From outside numbers to inside ones; the new items follow as they are."""
+    """From external numbers to internal ones; new items keep their numbers, after the others."""
     return np.concatenate([old.inside.astype(np.int64), np.arange(len(old.order), size)])
 
 
 def _merged(ids: Ids, new: NewIds, dropped: NDArray[np.bool_]) -> tuple[Ids, NDArray[np.int64]]:
-    """The ids that are left, and where each comes from: its old number, or the old size + k for the k-th new one."""
+    """The remaining ids, and the origin of each: its old number, or the old size + k for the k-th new one."""
     if not dropped.any() and not new.mark:
         return ids, np.arange(len(ids))
     old = len(ids)
@@ -182,7 +182,7 @@ def _merged(ids: Ids, new: NewIds, dropped: NDArray[np.bool_]) -> tuple[Ids, NDA
 
 
 def _of_kind(pairs: ResolvedPairs, kind: int) -> _RowEntries:
-    """The entries of one kind that leave and come."""
+    """The entries of one kind that are removed and added."""
     was, becomes = pairs.before.kinds == kind, pairs.after.kinds == kind
     return _RowEntries(
         (pairs.users[was], pairs.items[was]),
@@ -224,7 +224,7 @@ def _placed(old: NDArray[Any], added: NDArray[Any], places: NDArray[np.int64]) -
 
 
 def _with_items_gone(entries: _RowEntries, part: Histories, items: _Numbering) -> _RowEntries:
-    """The entries of other items too that are dropped, because nobody chose them any more."""
+    """The entries, with all those of items that are dropped removed as well."""
     gone = items.numbers[part.indices] < 0
     if not gone.any():
         return entries

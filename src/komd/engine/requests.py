@@ -1,4 +1,4 @@
-"""What is asked of a model, from ids to numbers: which users or histories, which candidates, how many."""
+"""Requests to a model, from ids to numbers: which users or histories, which candidates, how many."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def asked_lists(
     dislikes: Any = None,
     at: Any = None,
 ) -> tuple[AskedUsers, RankingRequest]:
-    """Who asks and what for, from the arguments of `recommend`."""
+    """The users and the request, from the arguments of `recommend`."""
     one_of("on_unknown", on_unknown, ("error", "skip"))
     whole("n", n, 1, most=None)
     ids, rows, skipped = asked_users(catalogue, users, histories, on_unknown, dislikes, at)
@@ -134,7 +134,7 @@ def _found_rows(catalogue: Catalogue, lists: list[Any], on_unknown: OnUnknown) -
 
 
 def _weights_of(items: list[Any], weights: list[Any]) -> NDArray[np.float32]:
-    """The weights of given histories; InputError names the item of one that is none."""
+    """The weights of given histories; InputError names the item of an invalid one."""
     numbers = [isinstance(weight, int | float | np.number) and not isinstance(weight, bool) for weight in weights]
     wrong = first_unusable(np.array(weights, np.float64)) if all(numbers) else numbers.index(False)
     if wrong is not None:
@@ -185,7 +185,7 @@ def one_history(
 
 
 def one_problem(catalogue: Catalogue, user: Any, history: Any, dislikes: Any, at: Any) -> Histories:
-    """`one_history` for `solve`: there must be something in it."""
+    """`one_history` for `solve`: it must not be empty."""
     row = one_history(catalogue, user, history, "solve", dislikes, at)
     if not len(row.indices):
         raise InputError("there is no problem to solve for a user without history")
@@ -202,7 +202,7 @@ def candidate_items(
 
 
 def warn_of_fallback(empty: int, users: int) -> None:
-    """Say how many of these users are served by popularity."""
+    """Warn how many of these users are served by popularity."""
     if empty:
         warnings.warn(
             f"{empty:,} of {users:,} users have no history: they are served by popularity",

@@ -1,4 +1,4 @@
-"""What becomes of a pair that is added, removed, disliked, added again: one state of all that is said of it."""
+"""The state of a pair after several statements: added, removed, disliked, added again."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def state_after(
 ) -> PairState:
     """What each pair becomes. The statements of pair k begin at starts[k], in their order.
 
-    A removal ends what was before it. Of what remains, the state before included, the least kind counts (chosen before
-    disliked before seen), and `rule` makes one weight and time of those of the choices.
+    A removal cancels everything before it. Of the remaining statements and the state before, the smallest kind counts:
+    chosen takes precedence over disliked, and disliked over seen. `rule` combines the weights and times of choices.
     """
     size, place = len(kinds), np.arange(len(kinds))
     group = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, size)))
@@ -50,7 +50,7 @@ def state_after(
     kept = (removed < 0) & (before.kinds != REMOVED)
     old = np.where(kept, before.kinds, REMOVED).astype(np.int8)
     if rule in ("last", STORED):
-        # The last statement decides: by time, where it says one, and by order.
+        # The last statement decides: by time (one without a time counts as the latest), then by order.
         latest = np.iinfo(np.int64).max
         moment = np.where(times == NO_TIME, latest, times) if rule == "last" else place
         last = np.lexsort((place, moment, counts, group))[np.append(starts[1:], size) - 1]

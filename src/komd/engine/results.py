@@ -1,4 +1,4 @@
-"""What a model answers: ragged lists of items with scores, an Arrow table underneath; and why an item was scored so."""
+"""Results of models: ragged lists of items with scores, held in an Arrow table; and explanations of scores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN = 10
 
 
 class ArrowResult:
-    """An Arrow table that hands itself to any dataframe library."""
+    """An Arrow table that any dataframe library can read."""
 
     table: pa.Table
 
@@ -100,7 +100,7 @@ class ArrowResult:
 
 
 def _library(name: str) -> Any:
-    """A library that makes frames; InputError says what to install where it is missing."""
+    """A dataframe library; InputError says what to install if it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -206,8 +206,8 @@ class Scores(ArrowResult):
 class Contributions(NamedTuple):
     """What one history adds to the scores of some items: `parts.sum(axis=0) + global_terms` are the scores.
 
-    `items` are those of the history, and the dislikes that have a say, with `weights` below 0; `similarities` and
-    `parts` are matrices with a row for each of them.
+    `items` are those of the history, and dislikes that count, with `weights` below 0; `similarities` and `parts` are
+    matrices with a row for each of them.
     """
 
     weights: NDArray[np.float64]
@@ -358,7 +358,7 @@ def _described(found: Recommendations | Scores) -> str:
 
 
 def _shown(found: Recommendations | Scores) -> str:
-    """As HTML. With one user, the title has the id; else it is shown where a list begins."""
+    """As HTML. With one user, the id is in the title; otherwise it is shown at the beginning of each list."""
     table, key = found.table, found.table.column_names[0]
     ids = table.column(key).slice(0, html.ROWS).to_pylist()
     one = bool(ids) and pc.count_distinct(table.column(key)).as_py() == 1

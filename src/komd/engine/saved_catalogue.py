@@ -16,7 +16,7 @@ from komd.matrix.saved import well_formed
 
 __all__ = ["catalogue_arrays", "restored_catalogue"]
 
-_OPTIONAL: tuple[set[str], ...] = (  # only where the data have them
+_OPTIONAL: tuple[set[str], ...] = (  # only if the data has them
     {"seen_indptr", "seen_indices"},
     {"dislikes_indptr", "dislikes_indices"},
     {"history_weights"},
@@ -63,7 +63,7 @@ def restored_catalogue(model: str, layouts: list[set[str]], arrays: Arrays, ids:
 
 
 def _same_names(model: str, layouts: list[set[str]], arrays: Arrays, ids: dict[str, pa.Array]) -> None:
-    """Refuse a folder with an array too few or too many: the model would load, and answer as another one."""
+    """Refuse a folder in which an array is missing or unexpected: the model would load, but give wrong answers."""
     known = {"order", "history_indptr", "history_indices"}
     for optional in _OPTIONAL:
         if optional <= arrays.keys():
@@ -75,7 +75,7 @@ def _same_names(model: str, layouts: list[set[str]], arrays: Arrays, ids: dict[s
 
 
 def _matching(arrays: Arrays, ids: dict[str, pa.Array]) -> None:
-    """Refuse arrays that do not belong together: compiled code trusts its indices."""
+    """Refuse arrays that do not fit each other: compiled code does not check indices."""
     n, m = len(ids["users"]), len(ids["items"])
     order = arrays["order"]
     rows = [name for name in ("history", "seen", "dislikes") if f"{name}_indptr" in arrays]

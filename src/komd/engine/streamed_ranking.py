@@ -1,9 +1,9 @@
 """Ranking many users where the item-item matrix is too large to hold: strip by strip, each strip read by all users.
 
-Two passes over the matrix. The first gathers what users need of it: the entries between their own items, for the
-problem that gives their weights, and between these and their targets. The second reads it in strips of columns; each
-user's scores of a strip go into the running list, and the next strip overwrites it. If not all users fit the memory
-at once they come in groups, each with its own passes.
+There are two passes over the matrix. The first gathers the entries that users need: those between their own items, for
+the problem that gives their weights, and those between these and their targets. The second reads the matrix in strips
+of columns: each user's scores of a strip are merged into the user's list, and the next strip overwrites the scores. If
+not all users fit the memory at once, they are ranked in groups, each with its own two passes.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 __all__ = ["rank_streamed", "room_for", "score_streamed"]
 
-_LEAST_ROOM = 96 << 20  # bytes to work with, whatever the budget: less would take for ever
-_STRIP_SHARE, _USERS_SHARE = 0.3, 0.5  # of that room
-_LARGEST_STRIP = 5 << 27  # bytes; more makes hardly anything faster
-_FEWEST, _MOST, _SHARES = 256, 16384, 4  # users whom a thread ranks at a time: a quarter of its users, in these limits
-_CORRECTIONS = 32 << 20  # bytes of a low-rank correction of their scores
+_LEAST_ROOM = 96 << 20  # bytes that are used whatever the budget: with less, it would take too long
+_STRIP_SHARE, _USERS_SHARE = 0.3, 0.5  # of the memory that may be used
+_LARGEST_STRIP = 5 << 27  # bytes; a larger strip is hardly faster
+_FEWEST, _MOST, _SHARES = 256, 16384, 4  # users that a thread ranks at a time: a quarter of its users, within limits
+_CORRECTIONS = 32 << 20  # bytes of the low-rank correction of their scores
 
 
 def room_for(memory: str | int | None) -> int:
-    """Bytes that may still be used: the budget less what the process has already, or the budget of what is free."""
+    """Bytes that may still be used: the given budget less the memory of the process, or the default budget."""
     return max(_LEAST_ROOM, budget(memory) - (resident() if memory is not None else 0))
 
 
@@ -67,7 +67,7 @@ def score_streamed(
     memory: str | int | None,
     label: str,
 ) -> NDArray[np.float64]:
-    """The scores of each user's targets, to the last bit as ranking has them: the first pass alone."""
+    """The scores of each user's targets, with the same bits as in ranking: the first pass alone."""
     request = RankingRequest(0, np.zeros(0, np.int32), targets=targets)
     found = [np.zeros(0)]
     with progress(label, len(rows)) as advance:
@@ -80,11 +80,11 @@ def score_streamed(
 def _groups(
     model: ItemBased, rows: Histories, request: RankingRequest, room: int, threads: int | None
 ) -> Iterator[_Group]:
-    """The users cut into groups that fit the room."""
+    """The users divided into groups that fit the memory."""
     tested = request.targets.lengths if request.targets is not None else np.zeros(len(rows), np.int64)
     lengths = rows.lengths if rows.dislikes is None else rows.lengths + rows.dislikes.lengths
     sizes = model.matrix.gathered_bytes(lengths, tested, model.needs_own_entries) + 12 * request.length + 64
-    if request.n:  # what users know is joined to one mask
+    if request.n:  # the items that users know become one mask
         for others in (rows.seen, rows.dislikes):
             if others is not None:
                 sizes += 24 * (rows.lengths + others.lengths)
@@ -168,7 +168,7 @@ class _Group:
             return replace(out, areas=(pairs - out.areas) / pairs)
 
     def _blocks(self, strip: Strip) -> list[tuple[int, int]]:
-        """Users to be ranked together: many, so that they read what they share of the strip from the cache."""
+        """Blocks of users to be ranked together: large, because they share rows of the strip in the cache."""
         size = min(max(_FEWEST, -(-len(self.histories) // (_SHARES * pool.count(self.threads)))), _MOST)
         if strip.correction is not None:
             size = min(size, _CORRECTIONS // (4 * (strip.last - strip.first)))
@@ -184,7 +184,7 @@ class _Group:
         met: NDArray[np.int64],
         block: tuple[int, int],
     ) -> int:
-        """Add a strip to what was found for a block of users; `areas` collects the pairs in the wrong order.
+        """Merge a strip into the results of a block of users; `areas` collects the pairs in the wrong order.
 
         Returns the number of users.
         `tested`: the scores of the targets, ascending for each user, and their places in the tie rule.

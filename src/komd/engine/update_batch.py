@@ -1,7 +1,7 @@
-"""One update as a table: statements about pairs of users and items, and users to remove altogether.
+"""One update as a table: statements about pairs of users and items, and users to remove.
 
-Every way to update a model (`update`, the journal of a model folder, the events of a service) ends here, so that there
-is one meaning of an update, and one form to keep it in.
+Every way to update a model (`update`, the journal of a model folder, the events of a service) uses this form, in memory
+and on disk, so that an update has one meaning.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from komd.errors import InputError, ModelFileError
 __all__ = ["CHOSEN", "DISLIKED", "NO_TIME", "REMOVED", "SEEN", "STORED", "UpdateBatch"]
 
 CHOSEN, DISLIKED, SEEN, REMOVED = 0, 1, 2, 3
-"""What a statement says of a pair. Of several the least counts, unless the rule is "last" or "stored"."""
+"""What a statement says of a pair. Of several, the smallest counts, unless the rule is "last" or "stored"."""
 STORED = "stored"
-"""The rule of events that a service stored: each says what the events of its pair came to, and replaces the rest."""
+"""The rule of events that a service stored: each is the final state of its pair, and replaces any earlier one."""
 NO_TIME = int(np.iinfo(np.int64).min)
 
-_QUICK = 1000  # pairs up to which a list of tuples is taken as it is, without the machinery of reading
+_QUICK = 1000  # pairs up to which a list of tuples is used directly, without `komd.read`
 _SCHEMA = pa.schema([("kind", pa.int8()), ("weight", pa.float64()), ("time", pa.int64())])
 
 
@@ -37,7 +37,7 @@ class UpdateBatch:
     """Statements in their order, after the removal of the users `gone`.
 
     `users` and `items` are Arrow arrays of ids, one for each statement; `weights` are NaN and `times` (microseconds
-    since 1970) NO_TIME where nothing is said. `rule` is what becomes of repeated pairs, as in `komd.read`, or STORED.
+    since 1970) NO_TIME if not given. `rule` says how repeated pairs are merged, as in `komd.read`, or is STORED.
     """
 
     users: pa.Array
@@ -57,7 +57,7 @@ class UpdateBatch:
 
     @staticmethod
     def of(added: Any, removed: Any, removed_users: Any, repeated: str) -> UpdateBatch:
-        """What the arguments of `update` say: removals come first."""
+        """From the arguments of `update`: removals come first."""
         one_of("repeated", repeated, REPEATED)
         parts = [_of_pairs(*_ids_of(removed), REMOVED)] if removed is not None else []
         weighted = timed = False
@@ -79,7 +79,7 @@ class UpdateBatch:
     def of_events(
         events: Sequence[tuple[Any, Any, int, float | None, int]], gone: Iterable[Any], like: tuple[Any, Any]
     ) -> UpdateBatch:
-        """What a service stored: (user, item, kind, weight, microseconds); `like` are the types of both ids."""
+        """From events of a service: (user, item, kind, weight, microseconds); `like` are the types of both ids."""
         users, items, kinds, weights, times = zip(*events, strict=True) if events else ((), (), (), (), ())
         return UpdateBatch(
             pa.array(users, like[0]),
@@ -104,7 +104,7 @@ class UpdateBatch:
 
     @staticmethod
     def from_bytes(record: bytes) -> UpdateBatch:
-        """What `to_bytes` gave."""
+        """The update that `to_bytes` serialised."""
         try:
             source = pa.BufferReader(record)
             statements = pa.ipc.open_stream(source).read_all()
@@ -176,7 +176,7 @@ def _listed(ids: Any) -> pa.Array:
 
 
 def _joined(parts: Sequence[Any]) -> Any:
-    """One array of several: ids of pairs that are removed and added may be of two types, which become text."""
+    """Several arrays as one. If ids to remove and ids to add are of two types, all become text."""
     if isinstance(parts[0], np.ndarray):
         return np.concatenate(parts)
     if any(part.type != parts[0].type for part in parts):

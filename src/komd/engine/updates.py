@@ -1,7 +1,7 @@
-"""Learning and unlearning: a model takes in pairs that come and go, and equals one fitted to what remains.
+"""Exact updates: pairs are added to a model and removed, and it equals one fitted to the remaining pairs.
 
-`update` checks an update and keeps it; the model is brought up to date when it is next read, for all updates together.
-Reading works on a view of the model that later updates do not change.
+`update` validates an update and stores it as pending. All pending updates are applied together, when the model is next
+read. Reading uses a snapshot of the model, which later updates do not change.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from komd.matrix.item_matrix import ItemMatrix
 
 __all__ = ["Updatable", "UpdateReport"]
 
-_FEW = 1000  # statements up to which K may be changed in place: it takes milliseconds
-_MOST_WAITING = 1 << 20  # statements that wait to be read before the model is brought up to date anyway
+_FEW = 1000  # statements up to which K may be changed in place, without interruption: it takes milliseconds
+_MOST_WAITING = 1 << 20  # pending statements; with more, they are applied at once
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class UpdateReport:
 
 
 class _Learned:
-    """An attribute that updates change: reading it takes in those that wait. Before a fit it has a default, or none."""
+    """An attribute that updates change: reading it applies pending updates. Before a fit it has a default, or none."""
 
     def __init__(self, *default: Any) -> None:
         self._default = default
@@ -116,10 +116,10 @@ class Updatable(ItemBased):
     factor: float | None = cast(Any, _Learned(None))
     target_factors: NDArray[np.float64] | None = cast(Any, _Learned(None))
     last_update: UpdateReport | None = None
-    """What the last updates did, once they have been taken in."""
+    """What the last updates did, once they have been applied."""
 
     _changes: PairChanges | None = None
-    _refreshed_by: int | None = None  # the thread that is taking updates in, and reads the state before them
+    _refreshed_by: int | None = None  # the thread that is applying updates, and reads the state before them
 
     def update(
         self,
@@ -180,7 +180,7 @@ class Updatable(ItemBased):
         return self.take_in(UpdateBatch.of(added, removed, removed_users, repeated), on_unknown)
 
     def take_in(self, batch: UpdateBatch, on_unknown: str = "skip") -> Self:
-        """An update in the form in which it is kept; `update` has the rest."""
+        """Add an update in its stored form; see `update`."""
         with self._lock:
             if self._changes is not None and not self._changes.fits(batch):
                 self.refresh()
@@ -193,7 +193,7 @@ class Updatable(ItemBased):
         return self
 
     def replay(self, records: list[bytes]) -> Self:
-        """Take in the updates of a journal."""
+        """Apply the updates of a journal."""
         for record in records:
             self.take_in(UpdateBatch.from_bytes(record))
         return self
@@ -225,7 +225,7 @@ class Updatable(ItemBased):
             return self
         with self._lock:
             changes = self._changes
-            if changes is None:  # another thread was faster
+            if changes is None:  # another thread has applied them
                 return self
             pairs = changes.resolved()
             if not len(pairs.users):
@@ -250,31 +250,31 @@ class Updatable(ItemBased):
                     rows,
                     why,
                 )
-                # In one step, so that a view taken meanwhile is of the model before or after.
+                # In one step, so that a snapshot taken meanwhile is of the model before or after.
                 self.__dict__.update(learned | {"_catalogue": change.new, "_changes": None, "last_update": report})
 
             in_place = self._held_alone and len(changes) <= _FEW
             if in_place:
-                pool.uninterrupted(take)  # or Ctrl-C might leave a matrix that is neither old nor new
+                pool.uninterrupted(take)  # otherwise Ctrl-C could leave a matrix that is partly old and partly new
             else:
                 take()
         return self
 
     @property
     def _held_alone(self) -> bool:
-        """Whether no view of this model, nor anybody else, holds its matrix. For the holder of the lock."""
+        """Whether nothing else, such as a snapshot, refers to the matrix of this model. Call with the lock held."""
         return _references(self) == _ALONE and bool(self.__dict__["matrix"].held_alone)
 
     def view(self) -> Self:
-        """This model as it is now, all updates taken in; updates and fits to come do not change the view."""
+        """A snapshot of this model, with all updates applied; later updates and fits do not change it."""
         made = object.__new__(type(self))
-        with self._lock:  # so that no update finds the matrix unused meanwhile, and changes it in place
+        with self._lock:  # so that no update changes the matrix in place meanwhile
             made.__dict__ = self.__getstate__()
         return made
 
     @property
     def _lock(self) -> Any:
-        """Who changes the state of this model, or takes a view of it, holds it."""
+        """The lock to hold while the state of this model is changed or a snapshot is taken."""
         found = self.__dict__.get("_own_lock")
         if found is None:
             with _MAKING_LOCKS:
@@ -282,7 +282,7 @@ class Updatable(ItemBased):
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a view or a pickled model consists of."""
+        """The state of a snapshot or of a pickled model."""
         self.refresh()
         return {name: value for name, value in self.__dict__.items() if name not in ("_own_lock", "_changes")}
 
@@ -290,14 +290,14 @@ class Updatable(ItemBased):
     def _renewed(
         self, change: CatalogueChange, threads: int | None, memory: str | int | None, in_place: bool
     ) -> tuple[dict[str, Any], int, str | None]:
-        """What is learned after a change, by attribute; how many rows of K were renewed; why all of it was, if so.
+        """The learned attributes after a change; how many rows of K were renewed; and why all were, or None.
 
-        With `in_place` nobody else holds the matrix, which may be changed.
+        With `in_place`, nothing else refers to the matrix, and it may be changed.
         """
 
 
 def _references(model: Any) -> int:
-    """How many references there are to the matrix of a model, as far as Python counts them."""
+    """The reference count of the matrix of a model."""
     return sys.getrefcount(model.__dict__["matrix"])
 
 
@@ -308,5 +308,5 @@ class _Holder:
         self.__dict__["matrix"] = object()
 
 
-_ALONE = _references(_Holder())  # to a matrix that only one model holds: how Python counts differs by version
+_ALONE = _references(_Holder())  # of a matrix that only one model holds: the number differs by Python version
 _MAKING_LOCKS = threading.Lock()

@@ -1,9 +1,9 @@
-"""The weights of histories that were solved before, so that the same problem is not solved twice.
+"""A cache of the weights of histories, so that the same problem is not solved twice.
 
-The weights of a user depend on the model and on the items of the user's row, with what each of them counts, and on
-nothing else. So they are kept by a hash of exactly that: a history that changed in any way has another hash, and what
-is found is never out of date. A cache belongs to one state of one model (`Recommender.keeping_weights`). It holds
-neither ids nor items, only hashes and weights.
+The weights of a user depend only on the model, on the items of the user's row, and on how much each item counts. So the
+key is a hash of the row: a history that has changed in any way has another key, and an entry is never out of date. A
+cache belongs to one state of one model (`Recommender.keeping_weights`). It holds neither ids nor items, only hashes and
+weights.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["WeightCache", "WeightCounts", "Weights"]
 Weights: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
 """w of the items of rows, and b, one for each row."""
 
-_DIGEST = 16  # bytes
-_ENTRY = 400  # bytes of an entry besides its weights, about
+_DIGEST = 16  # bytes of a hash
+_ENTRY = 400  # approximate bytes of an entry besides its weights
 
 
 class WeightCounts:
@@ -37,13 +37,13 @@ class WeightCounts:
 
 
 class WeightCache:
-    """The weights used last, up to so many bytes. Safe to use from several threads."""
+    """A least-recently-used cache of at most `most_bytes`. Several threads may use it at once."""
 
     def __init__(self, most_bytes: int, counts: WeightCounts | None = None) -> None:
         self.counts = WeightCounts() if counts is None else counts
-        """May be shared with the cache of the next model."""
+        """Hits and misses; the cache of the next model may continue these counts."""
         self.bytes = 0
-        """How many it holds, about."""
+        """The approximate size of the cache in bytes."""
         self._most = most_bytes
         self._held: OrderedDict[bytes, tuple[NDArray[np.float64], float]] = OrderedDict()
         self._lock = threading.Lock()
@@ -53,7 +53,7 @@ class WeightCache:
         return len(self._held)
 
     def weights(self, rows: Histories, solve: Callable[[Histories], Weights]) -> Weights:
-        """w and b of rows: those that are held, and what `solve` gives for the others."""
+        """w and b of all rows: from the cache, or from `solve` for the rows that it lacks."""
         keys = [_key(rows, row) for row in range(len(rows))]
         with self._lock:
             clearings = self._clearings
@@ -77,7 +77,7 @@ class WeightCache:
 
     def _keep(self, solved: dict[bytes, tuple[NDArray[np.float64], float] | None], clearings: int) -> None:
         with self._lock:
-            if clearings != self._clearings:  # what was solved before it was cleared does not come back
+            if clearings != self._clearings:  # do not store what was solved before the cache was cleared
                 return
             for key, one in solved.items():
                 if one is not None and key not in self._held:  # another thread may have solved the same row
@@ -88,7 +88,7 @@ class WeightCache:
                 self.bytes -= _size(oldest)
 
     def clear(self) -> None:
-        """Drop everything."""
+        """Remove all entries."""
         with self._lock:
             self._held.clear()
             self.bytes = 0
@@ -100,7 +100,7 @@ def _size(one: tuple[NDArray[np.float64], float]) -> int:
 
 
 def _key(rows: Histories, row: int) -> bytes:
-    """A hash of all that the weights of a row depend on. The length separates the items from what they count."""
+    """A hash of items and weights of a row; the number of items comes first, so that it is unambiguous."""
     first, last = int(rows.indptr[row]), int(rows.indptr[row + 1])
     said = hashlib.blake2b((last - first).to_bytes(8), digest_size=_DIGEST)
     said.update(rows.indices[first:last].tobytes())

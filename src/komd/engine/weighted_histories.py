@@ -13,7 +13,7 @@ __all__ = ["WeightedHistories"]
 
 
 class WeightedHistories:
-    """What these models share: the parameters `weighting` and `half_life`, and what they make of a history."""
+    """Base of these models: the parameters `weighting` and `half_life`, and the weights that follow from them."""
 
     uses_weights = True
     weighting: str
@@ -25,7 +25,7 @@ class WeightedHistories:
             data.known_time_unit  # noqa: B018 (which says what is wrong)
 
     def check_histories(self, histories: object) -> None:
-        """Refuse times of an unknown unit, if a half-life is set; histories of strangers may have none."""
+        """Refuse times of an unknown unit, if a half-life is set; given histories may have no times."""
         if self.half_life is not None and isinstance(histories, Interactions) and histories.times is not None:
             histories.known_time_unit  # noqa: B018 (which says what is wrong)
 

@@ -78,7 +78,7 @@ def compare(
     half : {"random", "given", "time", "rolling"}
         Which half of a history is tested, as in `komd.split.folds`.
     min_activity : int
-        Users with fewer items always train.
+        Users with fewer items are never tested. Not used with "rolling".
     rng : int
         Seed; not a generator, so that an interrupted run can be resumed.
     ties : {"half", "strict", "appearance"}
@@ -88,14 +88,14 @@ def compare(
         Limit for each model over all its folds: seconds, or a text such as "90s", "10m" or "1.5h". Time spent on folds
         in an earlier run counts.
     keep : str or Path, optional
-        Folder for results. The same comparison with the same folder computes only what is missing and retries models
-        that failed. By default nothing is kept.
+        Folder for results. If the same comparison is run again with the same folder, only missing results are computed,
+        and models that failed are retried. By default nothing is kept.
     threads : int, optional
         Number of threads of each model; all cores by default.
     memory : str or int, optional
         Memory budget of each model, as in `fit`.
     say : callable, optional
-        Called with lines of progress; by default they are printed to standard error.
+        Called with one line if results of an earlier run are used; by default it is printed to standard error.
 
     Returns
     -------

@@ -153,7 +153,7 @@ class Comparison:
 
     @property
     def table(self) -> pa.Table:
-        """An Arrow table: model; mean, `_std` and `_mark` of each metric; seconds, memory; why a model failed."""
+        """An Arrow table, one row per model: metrics (mean, `_std`, `_mark`), seconds, memory, why it failed."""
         columns: dict[str, Any] = {"model": pa.array([row.model for row in self.rows], pa.string())}
         for name in self.metrics:
             scores = [row.scores.get(name) for row in self.rows]
@@ -180,8 +180,8 @@ class Comparison:
         >>> import komd
         >>> data = komd.generate(users=60, items=30, activity=6, tastes=3, rng=0)
         >>> found = komd.compare(data, "Popularity, MSDW", metrics="ndcg@10", folds=2)
-        >>> sorted(found.to_dict())
-        [...]
+        >>> [model["model"] for model in found.to_dict()["models"]]
+        ['Popularity()', 'MSDW()']
         """
         sizes = {"users": self.users, "items": self.items, "interactions": self.interactions}
         return {

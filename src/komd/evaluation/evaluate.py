@@ -41,7 +41,7 @@ class Evaluation:
     users : pyarrow.Array
         Ids of the test users, in the order of the values.
     ties : str
-        How equal scores count in AUC: "half", "strict" or "in order".
+        How equal scores count in AUC: "half", "strict", or "in order" (an order of items was given).
     skipped : int
         Test pairs left out: with unknown users or items (`on_unknown="skip"`), or already in the user's history.
 
@@ -111,7 +111,7 @@ def evaluate(
     history : Interactions, optional
         Histories of users that the model does not know, matched by user id to `test`.
     ties : str or sequence of ids
-        What equal scores count in AUC. "half": one half. "strict": nothing, as in the paper's formula. Or item ids in
+        How equal scores count in AUC. "half": one half. "strict": not at all, as in the paper's formula. Or item ids in
         order of preference: of two items with equal scores, the earlier one wins; items that are not listed come last
         and are equal to each other. Code that sorts by score alone also has such an order, most often
         `train.items_by_appearance`.
@@ -149,7 +149,7 @@ def evaluate(
 
     wanted = parse_metrics(metrics)
     one_of("on_unknown", on_unknown, ("error", "skip"))
-    model = model.view()  # updates that come meanwhile do not matter
+    model = model.view()  # not affected by updates during the run
     users, rows, targets, skipped = _matched(model, Interactions.of(test), history, on_unknown)
     if not len(users):
         raise InputError("nothing to measure: no test user has a test item that is not in their history")
@@ -229,7 +229,7 @@ def _matched(
     skipped += int(targets.lengths[tested[~known]].sum())
     targets = targets.take(tested[known].astype(np.int32))
     ids = ids.take(pa.array(np.flatnonzero(known)))
-    # An item that the user knows already cannot be recommended, so it is not a target.
+    # An item that the user already knows cannot be recommended, so it is not a target.
     m, known_items = len(catalogue.order), rows.known_items
     owner = np.repeat(np.arange(len(rows)), targets.lengths)
     known_pairs = np.repeat(np.arange(len(rows)), known_items.lengths) * m + known_items.indices

@@ -1,7 +1,8 @@
-"""Similarities with a direction: what item i, being in a history, says for item j as a candidate.
+"""Asymmetric similarities: how much item i of a history counts for item j as a candidate.
 
 The first item of a pair (the row of the matrix) is the one in the history, the second (the column) the candidate. The
-two may count differently, most of all by how popular they are. No margin can be built on them; sums over a history can.
+two may count differently, above all by their popularity. These are not kernels that a margin can be defined with; they
+are for sums over a history.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class AsymmetricCosine(Kernel):
 
 @dataclass(frozen=True, kw_only=True)
 class CoOccurrence(Kernel):
-    """|U_i ∩ U_j| / (|U_i|^history |U_j|^candidate): how often two items meet, popularity taken off at will.
+    """|U_i ∩ U_j| / (|U_i|^history |U_j|^candidate): co-occurrence, divided by powers of both popularities.
 
     >>> CoOccurrence().of_counts(np.array([2.0]), np.array([4.0]), np.array([16.0]))
     array([2.])

@@ -78,18 +78,18 @@ class KernelEntries:
 
     @cached_property
     def factors(self) -> tuple[Floats, Floats]:
-        """(left, right): what counts are multiplied by while they are written down; ones where that does not help."""
+        """(left, right): the factors of counts, applied while these are stored; ones if the kernel has no such form."""
         ones = np.ones(len(self.degree))
         return self.kernel.factors(self.degree) or (ones, ones)
 
     @cached_property
     def count_factors(self) -> tuple[Floats, Floats]:
-        """The same for counts as they are counted, in units of `unit`."""
+        """The same for counts as they are stored, in units of `unit`."""
         left, right = self.factors
         return left * self.unit, right
 
     def weights_of(self, counts: NDArray[Any]) -> Floats:
-        """Counts as they are counted, in units of 1: what users weigh together."""
+        """Counts in units of 1 from counts as they are stored: the total weight of users."""
         both: Floats = counts.astype(np.float64)
         if self.unit != 1.0:
             both *= self.unit
@@ -108,7 +108,7 @@ class KernelEntries:
         return np.int32 if self.user_weights is None else np.int64
 
     def values(self, both: Floats, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.float32]:
-        """K at these places, from what their users weigh together; `both` may be overwritten."""
+        """K at these places, from the total weight of the users that two items share; `both` may be overwritten."""
         if self.by_product:
             left, right = self.factors
             return self._finished(self.kernel.of_product(both * (left[rows] * right[columns])), rows, columns)
@@ -156,7 +156,7 @@ def _of_values(
             'use weighting="none", or a kernel of komd.kernels'
         )
     x = values if user_weights is None else np.repeat(np.sqrt(user_weights), np.diff(rows.indptr)) * values
-    # Not below the least normal number: zeros would be missed while counting, subnormals have fewer bits.
+    # Not below the least normal number: counting would miss zeros, and subnormals have fewer bits.
     pair_values = np.maximum(x, np.finfo(np.float32).tiny).astype(np.float32, copy=False)
     # In the order in which users are counted: the diagonal of the counts is the sizes, to the last bit.
     degree = np.bincount(rows.indices, weights=pair_values.astype(np.float64) ** 2, minlength=items)

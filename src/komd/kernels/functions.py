@@ -72,7 +72,7 @@ class Kernel(ABC):
     def factors(self, degree: Floats) -> tuple[Floats, Floats] | None:
         """Return (left, right), one number per item each, such that K(i, j) = f(|U_i ∩ U_j| · left_i · right_j).
 
-        Such kernels are computed while counting, without a further look-up per entry. None for other kernels.
+        Kernels of this form are computed while counting, without another look-up per entry; others return None.
 
         Parameters
         ----------
@@ -348,6 +348,7 @@ def kernel_named(kernel: Kernel | str) -> Kernel:
     Returns
     -------
     Kernel
+        The kernel.
 
     Raises
     ------

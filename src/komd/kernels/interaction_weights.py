@@ -1,7 +1,6 @@
 """How much each item of a history counts, h > 0: a transform of its weight, halved with every half-life of its age.
 
-A pair of weight 1 and age 0 counts 1 whatever the transform, so that data without weights and times mean the same as
-always.
+A pair of weight 1 and age 0 counts 1 with any transform: so it is with data without weights and times.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ WEIGHTINGS = ("none", "log", "sqrt", "linear")
 _UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}  # seconds
 _LEAST, _MOST = 1e-30, 1e30  # of h: in single precision its square still is a number > 0 in double
 _MOST_RECENT = 30.0  # half-lives since the last event that count: beyond, weights are proportional to h anyway
-_OLDEST = 60.0  # half-lives from the first to the last event that count: what is older has no say
+_OLDEST = 60.0  # half-lives from the first to the last event that count: older events have no effect
 
 
 def transformed(weights: NDArray[np.float32], weighting: str) -> NDArray[np.float32]:
@@ -45,7 +44,7 @@ def transformed(weights: NDArray[np.float32], weighting: str) -> NDArray[np.floa
 
 
 def limited(h: NDArray[np.float64]) -> NDArray[np.float32]:
-    """h in single precision and in bounds. Rounded only here, so that libraries of other processors come to the same.
+    """h in single precision and in bounds. Rounded only here, so that results agree between processors.
 
     >>> limited(np.array([1e-50, 0.5]))
     array([1.e-30, 5.e-01], dtype=float32)

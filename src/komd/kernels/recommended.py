@@ -12,10 +12,10 @@ __all__ = ["RECOMMENDED_RANK", "recommended_parameters"]
 
 RECOMMENDED_RANK = 512  # of the filter of a large catalogue
 
-_WELL_KNOWN = 30  # users for each item, on average, from which a filter pays
-_KNOWN, _LONG = 3, 30  # users for each item, and items for each user, from which one of low rank does
+_WELL_KNOWN = 30  # mean users per item from which an exact filter improves the lists
+_KNOWN, _LONG = 3, 30  # mean users per item, and mean items per user, from which a low-rank filter does
 _FILTERED = 20_000  # items up to which an exact filter takes minutes at most
-_LARGE, _SHORT = 100_000, 15  # items up to which, and items for each user from which, a head was measured on more items
+_LARGE, _SHORT = 100_000, 15  # up to so many items, and from so many items per user, a head was measured on large data
 
 
 def recommended_parameters(data: Interactions, *, exact_filter_fits: bool, large_filter_fits: bool) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def recommended_parameters(data: Interactions, *, exact_filter_fits: bool, large
 
 
 def _by_shape(data: Interactions, exact_filter_fits: bool, large_filter_fits: bool) -> dict[str, Any]:
-    """Those that depend on how many users items have, and how many items users."""
+    """The parameters that depend on the mean users per item and items per user."""
     chosen, active = int(np.count_nonzero(data.popularity)), int(np.count_nonzero(data.activity))
     known, length = data.pairs / chosen, data.pairs / active
     damped = {"regularization": 1.0, "user_damping": 0.5}

@@ -1,4 +1,4 @@
-"""What K is, as one value: the stages of every method made of counts (docs/guide/maths.md, "Kernels in stages")."""
+"""The definition of K as one value: the stages of methods on counts (docs/guide/maths.md, "Kernels in stages")."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from komd.kernels.functions import Kernel
 
 __all__ = ["Stages"]
 
-_LEAST = 1e-100  # of a power of popularity: less is lost beside the others
+_LEAST = 1e-100  # least power of popularity: less has no effect beside the others
 _MOST_POWER = 1e12  # beyond it only the most popular items count anyway
 
 
@@ -80,7 +80,7 @@ class Stages:
         return self.rank is not None or self.head > 0
 
     def shared_by_all(self, *, written_out: bool) -> str | None:
-        """What makes every entry of K depend on all pairs, in words; None if an entry depends on two items alone.
+        """The reason why every entry of K depends on all pairs; None if an entry depends on two items only.
 
         `written_out` says whether low-rank corrections are part of the entries.
         """
@@ -152,7 +152,7 @@ class Stages:
         return _in_unit(popularity, beta, _unit(popularity, beta)) if self.apart else _power(popularity, beta)
 
     def factor(self, popularity: NDArray[np.int64]) -> float | None:
-        """What the entries of K as they are held are to be multiplied by, between ½ and 2; None for 1."""
+        """The factor of the stored entries of K, between ½ and 2; None for 1."""
         return 1.0 / _mean_square(self.item_scale(popularity), popularity) if self.apart else None
 
     def target_factors(self, popularity: NDArray[np.int64]) -> NDArray[np.float64] | None:

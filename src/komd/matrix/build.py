@@ -30,8 +30,8 @@ from komd.memory import budget, readable
 
 __all__ = ["DEFAULT_RANK", "BeforeUpdate", "build"]
 
-DEFAULT_RANK = 256  # of a filter that is too large to be exact
-_MOST_RENEWED = 0.25  # of the counts: beyond that, counting all of K, half of it by symmetry, is faster
+DEFAULT_RANK = 256  # of the filter if the exact one is too large
+_MOST_RENEWED = 0.25  # of all counts: beyond that, it is faster to count all of K (half of it, by symmetry)
 
 Precision = type[np.float32] | type[np.float64]
 
@@ -52,12 +52,12 @@ def build(
     """K between items, numbered by falling popularity, from users' sorted rows.
 
     `storage` is "dense", "sparse", "streamed", or None for what is fastest within the `memory` budget. The exact filter
-    is dense; for other storages, and with a head, it is of low rank. With a `cache` the matrix of each stage is kept
-    for builds that begin alike; exact filters are then made in single precision where that is accurate enough, and
-    items are scaled in single precision. `values` are those of pairs, h_vi, aligned with the rows: what
-    `stages.weighting` names; without it they are ignored. With `before`, an update, what it leaves as it was is copied
-    from the matrix before, if K is to be held as before: the same K, to the last bit. `popularity` is how many users
-    each item has, if that is known.
+    is dense; for other storages, and with a head, it is of low rank. With a `cache`, the matrix of each stage is kept
+    for later builds with the same first stages; exact filters are then computed in single precision if that is accurate
+    enough, and items are scaled in single precision. `values` are those of pairs, h_vi, aligned with the rows, as
+    `stages.weighting` defines them; without it they are ignored. With `before`, an update, unchanged entries are copied
+    from the matrix before, if K is held in the same way: the result is the same K, to the last bit. `popularity` is the
+    number of users of each item, if it is known.
     """
     popularity = np.bincount(rows.indices, minlength=items) if popularity is None else popularity
     return _Build(rows, items, values, popularity, storage, threads, memory, cache, before).matrix(stages)
@@ -66,7 +66,7 @@ def build(
 class BeforeUpdate(NamedTuple):
     """The matrix before an update, built of the same stages without a filter, and what the update changed.
 
-    `source` and `changed` are as in `Renewal`. `by_item` makes the users of each item after the update from those
+    `source` and `changed` are as in `Renewal`. `by_item` derives the users of each item after the update from those
     before.
     """
 
@@ -75,7 +75,7 @@ class BeforeUpdate(NamedTuple):
     changed: NDArray[np.bool_]
     by_item: Callable[[Rows | None], Rows]
     in_place: bool = False
-    """Whether nobody else holds the matrix before."""
+    """Whether nothing else refers to the matrix before."""
 
     def renewed(self, entries: KernelEntries, rows: Rows, threads: int | None) -> ItemMatrix:
         """The counted matrix after the update."""
@@ -119,7 +119,7 @@ class _Build:
         return self._kept(stages, self.storage, lambda: self._approximately_filtered(stages))
 
     def _exact_precision(self, stages: Stages) -> Precision | None:
-        """The precision of the exact filter, or None if it is to be one of low rank."""
+        """The precision of the exact filter, or None for a low-rank filter."""
         if stages.low_rank or self.storage not in (None, "dense"):
             return None
         try:
@@ -130,7 +130,7 @@ class _Build:
             return None
 
     def _exactly_filtered(self, stages: Stages, precision: Precision) -> DenseMatrix:
-        single_first = self.cache is not None  # twice as fast, and nearly always accurate enough
+        single_first = self.cache is not None  # twice as fast, and almost always accurate enough
         for trial in (np.float32, precision) if single_first else (precision,):
             K = self._fresh_dense(stages.before_filter())
             try:
@@ -144,7 +144,7 @@ class _Build:
     def _fresh_dense(self, stages: Stages) -> DenseMatrix:
         """The dense matrix before the filter, which may be changed in place."""
         if self.cache is None:
-            self._planned("dense", self.memory)  # which refuses what does not fit
+            self._planned("dense", self.memory)  # raises InputError if it does not fit
             return dense_from_counts(self._entries(stages), self.rows, self.threads)
         K = self._counted(stages.before_scaling(), "dense", self.memory).scaled(
             stages.item_scale(self.popularity), self.threads
@@ -173,7 +173,7 @@ class _Build:
         return self._corrected(K, filter_truncated(spectrum, stages.ridge, self._chosen, head=stages.head))
 
     def _operator(self, stages: Stages, K: ItemMatrix) -> Operator:
-        """K for products with vectors: through the pairs where they are fewer than the entries."""
+        """K for products with vectors: computed from the pairs, if there are fewer pairs than entries."""
         if not isinstance(stages.kernel, Linear) or isinstance(K, DenseMatrix):
             return K
         if not K.recomputed and 2 * len(self.rows.indices) >= K.nonzeros:

@@ -1,8 +1,8 @@
 """What K will cost on this machine, held dense, held sparse or streamed: bytes and seconds, before any of it is built.
 
-Bytes follow from the number of items and the density. Seconds are counted in processor time of `matrix_from_counts`:
-so much for a count, for an entry, for a pair. The proportions between these are the code's and stand below; how fast
-this machine is at them is found by building two small kernels, once in a process.
+Bytes follow from the number of items and the density. Seconds are a linear model of the processor time of
+`matrix_from_counts`, with coefficients per count, per entry and per pair. The coefficients below are properties of the
+code; the speed of this machine relative to them is measured by building two small kernels, once per process.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ __all__ = ["Cost", "costs", "machine_speed", "seconds"]
 
 # Nanoseconds on the machine where they were fitted, on eleven data sets; python -m experiments.sparsity_costs checks.
 _COUNT = {"dense": 0.3, "sparse": 0.65, "streamed": 0.65}  # a visit to an item of a user; dense leaves out half
-_ENTRY = {"dense": 8.2, "sparse": 69.0, "streamed": 45.0}  # of m² when dense, of the non-zeros else
-_PAIR = {"dense": 105.0, "sparse": 85.0, "streamed": 85.0}  # turning R over, and finding a user's row in memory
-_FAR = 60_000  # items whose counters fill the near cache: beyond, counting waits for memory
+_ENTRY = {"dense": 8.2, "sparse": 69.0, "streamed": 45.0}  # per entry: of all m² if dense, else of the non-zeros
+_PAIR = {"dense": 105.0, "sparse": 85.0, "streamed": 85.0}  # transposing R, and fetching a user's row from memory
+_FAR = 60_000  # items whose counters fill the inner cache: with more items, counting waits for memory
 _SLOWER = 4.0  # counts more for every doubling of the items beyond
-_SLOWEST = 14.0  # counts, when every counter is far away
-_COLD = {"dense": 1.25, "sparse": 1.4}  # a kernel built once finds memory colder than a small one built again and again
-_TRIES = (3, 0.5, 12)  # builds at least, seconds to go on for, builds at most: to know the machine's speed
+_SLOWEST = 14.0  # counts, if no counter is in the inner cache
+_COLD = {"dense": 1.25, "sparse": 1.4}  # a kernel built once has more cache misses than a small one built repeatedly
+_TRIES = (3, 0.5, 12)  # to measure the machine: builds at least, seconds, builds at most
 _PASSES = 2  # over all strips: one for the users' weights, one for their scores
 
 
@@ -59,8 +59,8 @@ def costs(
 ) -> tuple[Cost, Cost, Cost]:
     """Dense, sparse and streamed, for data of this size with Σ_v a_v² = `work`, at this density of K.
 
-    Streamed, K is never whole: seconds are those of computing every strip of columns twice, which is what fitting and
-    then recommending takes.
+    A streamed K is never held as a whole: its seconds are those of computing every strip of columns twice, which
+    fitting and then recommending need.
     """
     room = budget(memory)
     workers = pool.count(threads)
@@ -92,7 +92,7 @@ def seconds(value: float) -> str:
 
 @functools.cache
 def machine_speed(storage: str, workers: int) -> float:
-    """Seconds by the clock that this machine takes for a second of the table's processor time, with these threads."""
+    """Elapsed seconds on this machine for one second of modelled processor time, with so many threads."""
     from komd._core.groups import Rows
     from komd.kernels.entries import KernelEntries
     from komd.kernels.functions import Tanimoto
@@ -109,7 +109,7 @@ def machine_speed(storage: str, workers: int) -> float:
         pairs = Rows(indptr, indices)
         made = matrix_from_counts(KernelEntries.of(Tanimoto(), pairs, items), pairs, storage, workers)
         spent.append(time.perf_counter() - start)
-    best = min(spent)  # the first may compile, and others may be held up by whatever else the machine does
+    best = min(spent)  # the first may compile, and others may be slowed down by other processes
     entries = items**2 if storage == "dense" else made.nonzeros
     table = _COUNT[storage] * users * activity**2 + _PAIR[storage] * len(indices) + _ENTRY[storage] * entries
     return float(_COLD[storage] * best / (1e-9 * table))

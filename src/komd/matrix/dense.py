@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DenseMatrix"]
 
-_ROWS = 1024  # of a product with vectors, by one thread
+_ROWS = 1024  # rows of a product with vectors, by one thread at a time
 _CHANGED = 256  # rows scaled or corrected together
-_MOST_USERS, _SCORES = 256, 8 << 20  # who share rows of K in the cache: as many as so many bytes of scores allow
+_MOST_USERS, _SCORES = 256, 8 << 20  # users who share rows of K in the cache, at most, and bytes of their scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ class DenseMatrix(ItemMatrix):
 
     @property
     def held_alone(self) -> bool:
-        held = _ALONE + ("stored" in self.__dict__)  # by this object, and by what compiled code reads
+        held = _ALONE + ("stored" in self.__dict__)  # by this object, and by the structure for compiled code
         return self.values.flags.writeable and _holders(self) == held
 
     def renewed(self, by: Renewal, threads: int | None = None, *, in_place: bool = False) -> DenseMatrix:
@@ -156,8 +156,8 @@ class DenseMatrix(ItemMatrix):
 
 
 def _holders(matrix: DenseMatrix) -> int:
-    """How many references there are to the array of a matrix, as far as Python counts them."""
+    """The reference count of the array of a matrix."""
     return sys.getrefcount(matrix.values)
 
 
-_ALONE = _holders(DenseMatrix(np.zeros((1, 1), np.float32)))  # if it is alone: how Python counts differs by version
+_ALONE = _holders(DenseMatrix(np.zeros((1, 1), np.float32)))  # of an unshared matrix; depends on Python

@@ -24,7 +24,7 @@ Numbers: TypeAlias = NDArray[np.int32]
 WORK_LIMIT = 2_000_000_000  # visits above which rows are sampled: some seconds on two cores
 _SAMPLE_WORK = 200_000_000  # visits that a sample may take, about
 _STRATA = 32
-_LEAST = 20  # rows sampled of each stratum: fewer would leave its spread unknown
+_LEAST = 20  # rows sampled from each stratum, at least: with fewer, its variance would be unknown
 _PIECE = 1 << 22  # visits of a piece of work for a thread
 
 
@@ -49,7 +49,7 @@ class Density:
 
 
 def percent(share: float, figures: int = 5) -> str:
-    """A share as it is shown: so many figures at most, and no more places than they need.
+    """A share as a percentage with at most so many significant figures.
 
     >>> percent(0.82374), percent(0.0012051), percent(1.0), percent(0), percent(0.996, 2)
     ('82.374 %', '0.12051 %', '100 %', '0 %', '100 %')
@@ -72,7 +72,7 @@ def density(
     rng: int | np.random.Generator = 0,
     threads: int | None = None,
 ) -> Density:
-    """Exact where that takes at most `work_limit` visits, sampled where it would take more."""
+    """The density of K: exact if that takes at most `work_limit` visits, otherwise from a sample."""
     if work_of(np.diff(indptr)) <= work_limit:
         return exact_density(indptr, indices, items, threads=threads)
     return sampled_density(indptr, indices, items, work=min(work_limit, _SAMPLE_WORK), rng=rng, threads=threads)
@@ -90,7 +90,7 @@ def exact_density(indptr: Pointers, indices: Numbers, items: int, *, threads: in
 
     if not items or not len(indices):
         return Density(0.0, 0.0, 0.0, True, items, items)
-    # By falling popularity: the stamps met most lie close together. K being symmetric, j >= i is enough.
+    # By descending popularity: the stamps that are used most are close together. K is symmetric: j >= i is enough.
     popularity = np.bincount(indices, minlength=items)
     inside = np.empty(items, np.int32)
     inside[np.argsort(-popularity, kind="stable")] = np.arange(items, dtype=np.int32)
@@ -128,8 +128,8 @@ def sampled_density(
     How many non-zeros a row has depends above all on w_i, which is known: so items are ordered by it and cut into
     strata, and rows are drawn without replacement from each. A row of an item with one user needs no sampling: its
     non-zeros are that user's items. The interval is Student's, with the degrees of freedom of one stratum: rows within
-    a stratum are skewed, and this errs on the safe side. About `work` visits are spent, more where 20 rows of each
-    stratum cost more.
+    a stratum are skewed, and this errs on the safe side. It takes about `work` visits, or more if 20 rows of
+    each stratum need more.
     """
     from komd._core.cooccurrence import count_touched, reach
     from komd.checks import generator
@@ -166,7 +166,7 @@ def sampled_density(
 
 
 def _strata(rows: NDArray[np.intp], visits: NDArray[np.int64], items: int) -> list[NDArray[np.intp]]:
-    """Rows by rising w, cut where the sum of √(what a row of that w would hold by chance) has grown by equal steps."""
+    """Rows by ascending w, cut at equal steps of the cumulative √(non-zeros of a row with that w, if random)."""
     if not len(rows):
         return []
     ordered = rows[np.argsort(visits[rows], kind="stable")]
@@ -177,7 +177,7 @@ def _strata(rows: NDArray[np.intp], visits: NDArray[np.int64], items: int) -> li
 
 
 def _sizes(strata: list[NDArray[np.intp]], visits: NDArray[np.int64], work: int) -> list[int]:
-    """The same number of rows from each stratum, as many as the work allows; small strata are taken whole."""
+    """The same number of rows from each stratum, as many as the work allows; of small strata, all rows."""
     sizes = np.array([len(s) for s in strata], np.float64)
     costs = np.array([visits[s].mean() for s in strata])
     low, high = _LEAST, max([_LEAST, *map(len, strata)])

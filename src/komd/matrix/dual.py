@@ -1,4 +1,4 @@
-"""An item-item matrix held as an inverse between users: where items far outnumber users, and items × items do not fit.
+"""An item-item matrix held as an inverse between users, for far more items than users: items × items may not fit.
 
     B[i, j] = left_i · (X' Q X)[i, j] · right_j,   B[i, i] = 0
 
@@ -24,11 +24,11 @@ from komd.rows import pointers, transpose
 
 __all__ = ["DualMatrix", "active_users"]
 
-_ROWS = 64  # written out by a thread at a time
+_ROWS = 64  # rows computed by a thread at a time
 
 
 def active_users(rows: Rows, items: int) -> Rows:
-    """The users of each item, of those alone who chose two items or more, numbered in their order."""
+    """The users of each item, only those who chose two items or more, numbered in their order."""
     lengths = np.diff(rows.indptr)
     active = lengths > 1
     return Rows(*transpose(pointers(lengths[active]), rows.indices[np.repeat(active, lengths)], items))
@@ -52,7 +52,7 @@ class DualMatrix(ItemMatrix):
 
     @property
     def nonzeros(self) -> int:
-        """Of Q, which stands for them."""
+        """The entries of Q, which replaces B in memory."""
         return int(np.count_nonzero(self.dual.Q))
 
     @property
@@ -106,7 +106,7 @@ class DualMatrix(ItemMatrix):
 
     @cached_property
     def _users(self) -> Any:
-        """X', as scipy has it."""
+        """X' as a scipy matrix."""
         from scipy.sparse import csr_array
 
         values = np.ones(len(self.dual.users))
@@ -145,5 +145,5 @@ class DualMatrix(ItemMatrix):
         return LowRankMatrix(self.scaled(np.full(self.items, np.sqrt(by.factor))), by)
 
     def arrays(self) -> Arrays:
-        """Without the choices, which the model's histories are."""
+        """Without X, which are the histories of the model."""
         return {f"dual_{name}": getattr(self.dual, name) for name in ("Q", "left", "right", "own")}

@@ -1,8 +1,8 @@
 """The leading eigenvectors of an item-item matrix, in a few passes (docs/guide/maths.md, "The filter of low rank").
 
-A block of vectors is multiplied by K again and again, and all that comes of it spans a space (Krylov's) in which K is
-approximated from below (Nyström's). Each pass reads K once, row by row, so K may be streamed; Lanczos with single
-vectors would read it once for each (`python -m benchmarks.filter` compares the two).
+A block of vectors is multiplied by K repeatedly. The products span a Krylov space, in which K is approximated from
+below (Nyström's method). Each pass reads K once, row by row, so K may be streamed; Lanczos with single vectors would
+read it once for each (`python -m benchmarks.filter` compares the two).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from komd.progress import progress
 
 __all__ = ["PRODUCTS", "VECTORS", "Operator", "Spectrum", "leading", "low_rank_fits"]
 
-_PASSES = 8  # more bring the vectors nearer, at the price of reading K again
-_NARROW = 2  # the block is so many times narrower than what is asked for
-PRODUCTS = _PASSES / _NARROW + 1  # with vectors, for each that is asked for
-VECTORS = (_PASSES + 1) / _NARROW + 2  # held at once while they are looked for, for each that is asked for
-_ROWS = 1024  # of a dense product done by a thread at a time
+_PASSES = 8  # each further pass makes the vectors more accurate and reads K once more
+_NARROW = 2  # the block has so many times fewer vectors than are requested
+PRODUCTS = _PASSES / _NARROW + 1  # products with vectors, for each requested eigenvector
+VECTORS = (_PASSES + 1) / _NARROW + 2  # vectors held at once, for each requested eigenvector
+_ROWS = 1024  # rows of a dense product computed by a thread at a time
 _STARTS = 16  # random vectors from which the largest eigenvalue left out is bounded
 _FAILURE = 1e-9  # the probability that the bound is too low
-_CAPTURED = 1e-6  # of the trace: single precision cannot tell what is left from nothing
-_NOTHING = 1e-5  # beside the largest: what single precision cannot tell from zero
+_CAPTURED = 1e-6  # of the trace: a smaller rest is zero in single precision
+_NOTHING = 1e-5  # relative to the largest: smaller values are zero in single precision
 
 Product = Callable[["Vectors"], "Vectors"]
 Vectors = NDArray[np.float32]
@@ -50,12 +50,12 @@ class Operator(Protocol):
         """Its diagonal."""
 
     def multiply(self, X: Vectors, *, threads: int | None = None, advance: Advance | None = None) -> Vectors:
-        """Its product with vectors; `advance` is told of the rows that are done."""
+        """Its product with vectors; `advance` is called with the number of rows that are done."""
 
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Eigenvalues, falling, with their vectors u_k (items x rank, orthonormal), and how near they are to exact.
+    """Eigenvalues, descending, with their vectors u_k (items x rank, orthonormal), and bounds on their error.
 
     R = K − Σ λ_k u_k u_k' is positive semi-definite. `residuals` are the lengths of R u_k, `spread` is the norm of R U,
     `inside` that of U'R U (Frobenius) and `inside_trace` its trace: all 0 if the vectors are exact.
@@ -77,7 +77,7 @@ class Spectrum:
 
     @property
     def last(self) -> float:
-        """The least eigenvalue kept, with its residual; 0 if nothing was left out."""
+        """The smallest eigenvalue kept, with its residual; 0 if nothing was left out."""
         return float(self.values[-1] + self.residuals[-1]) if self.beyond_found > 0 else 0.0
 
 
@@ -89,12 +89,13 @@ def low_rank_fits(items: int, rank: int, memory: str | int | None = None) -> boo
 def leading(K: Operator, rank: int, chosen: int, *, threads: int | None = None) -> Spectrum:
     """The `rank` largest eigenvalues of K, of whose items the first `chosen` are not zero.
 
-    The random vectors come from a fixed seed, so the answer is the same whenever it is asked for.
+    The random vectors come from a fixed seed, so the answer is reproducible.
     """
     rng = np.random.default_rng(0)
     diagonal = K.diagonal().astype(np.float64)
     trace = float(diagonal.sum())
-    # Threaded BLAS and LAPACK round by the number of threads; and beside the pool's, their threads wait for each other.
+    # Threaded BLAS and LAPACK round differently for each number of threads, and their threads would compete with the
+    # pool.
     with threadpool_limits(1, user_api="blas"), progress("eigenvectors", (2 * _PASSES + 1) * K.items) as advance:
         product = partial(K.multiply, threads=threads, advance=advance)
         start = _orthonormal(_random(rng, K.items, min(chosen, -(-rank // _NARROW)), chosen), threads)[0]
@@ -105,7 +106,7 @@ def leading(K: Operator, rank: int, chosen: int, *, threads: int | None = None) 
         for Q in basis:
             U += _times(Q, Z[first : first + Q.shape[1]], threads)
             first += Q.shape[1]
-        del basis  # the room is needed for what follows
+        del basis  # to free memory for what follows
         R = product(U)
         R -= U * values.astype(np.float32)
         gram, among = _inner(R, R, threads), _inner(U, R, threads)
@@ -171,7 +172,7 @@ def _krylov(
 
     Where multiplying leaves fewer new directions than a block has (K has few different eigenvalues, as when items form
     cliques), random ones fill the block up: so further eigenvectors of a multiple eigenvalue are found. It ends early,
-    Q being all of Q⁺, when Q holds the whole trace of K, or all directions.
+    with Q = Q⁺, if Q captures the whole trace of K, or all directions.
     """
     basis, columns = [block], []
     captured = 0.0
@@ -181,7 +182,7 @@ def _krylov(
         parts = [np.zeros((Q.shape[1], Y.shape[1])) for Q in basis]
         room = chosen - sum(Q.shape[1] for Q in basis)
         coefficients = np.eye(Y.shape[1])
-        for least in (_NOTHING * size, 0.5):  # once more at length 1: what hardly stands out then was rounding
+        for least in (_NOTHING * size, 0.5):  # once more at length 1: short directions were rounding errors
             for k, Q in enumerate(basis):
                 along = _inner(Q, Y, threads, np.float32)
                 Y -= _times(Q, along, threads, np.float32)
@@ -217,7 +218,7 @@ def _assembled(basis: list[Vectors], columns: list[list[Small]]) -> Small:
     ends = np.concatenate([[0], np.cumsum([Q.shape[1] for Q in basis])])
     H = np.zeros((int(ends[-1]), int(ends[len(columns)])))
     for j, parts in enumerate(columns):
-        for k, part in enumerate(parts[: len(basis)]):  # random directions that fill up a block have no part
+        for k, part in enumerate(parts[: len(basis)]):  # random directions that fill a block have no coefficients
             H[ends[k] : ends[k] + len(part), ends[j] : ends[j + 1]] = part
     return H
 
@@ -227,7 +228,7 @@ def _orthonormal(
 ) -> tuple[Vectors, Small]:
     """An orthonormal basis Q of what the columns span, without directions shorter than `least`; and Q'Y."""
     whole = np.eye(Y.shape[1])
-    for _ in range(2):  # the second time for what the squares of the first have lost
+    for _ in range(2):  # the second time restores the precision that Y'Y lost
         gram = _inner(Y, Y, threads)
         values, E = np.linalg.eigh((gram + gram.T) / 2)
         kept = np.flatnonzero(values > max(least**2, _NOTHING**2 * float(values.max(initial=0.0))))
@@ -239,7 +240,7 @@ def _orthonormal(
 
 
 def _inner(A: Vectors, B: Vectors, threads: int | None, number: type[np.floating] = np.float64) -> Small:
-    """A'B, block by block of the rows and these summed in their order: the same for any number of threads."""
+    """A'B, in blocks of rows that are summed in order: the same for any number of threads."""
 
     def part(block: tuple[int, int]) -> NDArray[np.floating]:
         a, b = block

@@ -1,4 +1,4 @@
-"""How full K should be, from numbers of users, items and pairs or from the two tails alone: nothing is counted.
+"""How full K should be, from the numbers of users, items and pairs, or from the two long tails: nothing is counted.
 
 docs/guide/sparsity.md derives each of these and says where it fails.
 """
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 __all__ = ["estimate_density", "expected_nonzeros", "expected_sums", "paper_density", "saturating_density"]
 
 _BINS = 160  # distinct degrees kept on either side: more change the estimate by less than 0.5 %
-_FINE_BINS = 512  # of the degree-aware estimate, which costs less for each
+_FINE_BINS = 512  # for the degree-aware estimate, where a bin costs less
 _ROUNDS = 400
-_LARGEST = 1e9  # of a fitted number: a user who has everything would need an infinite one
-_CLOSE = 1e-6  # relative change of a fitted number at which the rounds end
+_LARGEST = 1e9  # bound of the fitted numbers x and y: for a user who has every item, y would be infinite
+_CLOSE = 1e-6  # relative change of the fitted numbers at which iterations end
 
 
 def paper_density(users: int, items: int, pairs: int) -> float:
@@ -55,7 +55,7 @@ def estimate_density(popularity: NDArray[np.int64], activity: NDArray[np.int64])
 def expected_nonzeros(
     rows: NDArray[np.int64], columns: NDArray[np.int64], activity: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """How many of the rows, items of these degrees, should meet each of the columns (the same estimate)."""
+    """Expected non-zeros in each column, over rows of items with these degrees (the same estimate)."""
     meet = expected_sums(rows, columns, activity, lambda chance: chance)
     out: NDArray[np.float64] = np.minimum(meet + 1.0, float(len(rows)))
     return out
@@ -67,7 +67,7 @@ def expected_sums(
     activity: NDArray[np.int64],
     of: Callable[[NDArray[np.float64]], NDArray[np.float64]],
 ) -> NDArray[np.float64]:
-    """For each of the columns, the sum over the rows of `of(chance that the two meet)`."""
+    """For each column, the sum over the rows of `of(probability that the two items share a user)`."""
     a = activity.astype(np.float64)
     rate = float((a * (a - 1)).sum()) / max(float(a.sum()), 1.0) ** 2
     values, sizes = _binned(rows, _FINE_BINS)
@@ -80,9 +80,8 @@ def saturating_density(popularity: NDArray[np.int64], activity: NDArray[np.int64
     """The share of non-zeros to expect in K when R is as random as its two tails allow.
 
     User v has item i with probability p_iv = x_i y_v / (1 + x_i y_v), the numbers x and y being such that every
-    expected degree is the true one. Unlike the d_i a_v / N of the degree-aware estimate this never exceeds one: the
-    most active users are not counted as having the most popular items several times over, and what they cannot have
-    twice they have elsewhere. Items i and j then share
+    expected degree is the true one. Unlike the d_i a_v / N of the degree-aware estimate, this never exceeds one: very
+    active users cannot have a very popular item several times, and have other items instead. Items i and j then share
 
         λ_ij = Σ_v c_v p_iv p_jv,    c_v = (1 − 1/a_v) / (1 − 1/m)
 
@@ -111,7 +110,7 @@ def saturating_density(popularity: NDArray[np.int64], activity: NDArray[np.int64
 def _fitted(
     d: NDArray[np.float64], items: NDArray[np.float64], a: NDArray[np.float64], users: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """x and y whose expected degrees are d and a, by turns."""
+    """Fit x and y alternately, until the expected degrees are d and a."""
     root = np.sqrt(d @ items)
     x, y = d / root, a / root
     for _ in range(_ROUNDS):

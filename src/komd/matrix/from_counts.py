@@ -19,14 +19,15 @@ from komd.rows import places, transpose
 __all__ = ["dense_from_counts", "matrix_from_counts"]
 
 _DENSE_ROWS = 64  # items counted together: the strip of counts and its mirror image stay in the cache
-_SPARSE_WORK = (1 << 18, 1 << 22)  # counts of a sparse block, about: enough to be worth a thread's while
+_SPARSE_WORK = (1 << 18, 1 << 22)  # approximate counts of a sparse block: enough for a thread to be efficient
 
 
 def matrix_from_counts(of: KernelEntries, rows: Rows, storage: str, threads: int | None = None) -> ItemMatrix:
     """K between items, from users' sorted compressed rows, held as `storage` says.
 
-    The diagonal of a kernel with a unit diagonal is exactly 1 (or scale²), or 0 for an item nobody chose. The same for
-    any number of threads. A streamed matrix is computed whenever it is read, and keeps the rows it was given.
+    The diagonal of a kernel with a unit diagonal is exactly 1 (or scale²), or 0 for an item nobody chose. The
+    result does not depend on the number of threads. A streamed matrix keeps `rows`, and is computed whenever it is
+    read.
     """
     if storage == "streamed":
         return StreamedMatrix(of, rows)
@@ -49,7 +50,7 @@ def dense_from_counts(of: KernelEntries, rows: Rows, threads: int | None = None)
         first, last = block
         counts: NDArray[Any] = np.zeros((last - first, items), of.number)
         count_upper(pairs, item_where, first, last, counts, of.user_weights, of.pair_values)
-        # Below the diagonal of the little square the counts are missing: they are mirrored above it.
+        # Below the diagonal of the small square, counts are missing: they are mirrored from above it.
         square = counts[:, first:last]
         square += np.triu(square, 1).T
         both = of.weights_of(counts[:, first:])
@@ -72,7 +73,7 @@ def dense_from_counts(of: KernelEntries, rows: Rows, threads: int | None = None)
 
 
 def _sparse(matrix: StreamedMatrix, threads: int | None) -> SparseMatrix:
-    """All rows of a streamed matrix, kept."""
+    """All rows of a streamed matrix, as a sparse matrix."""
     items, work = matrix.items, matrix.work
     matrix.prepare()
 
@@ -86,7 +87,7 @@ def _sparse(matrix: StreamedMatrix, threads: int | None) -> SparseMatrix:
     each = int(np.clip(work.sum() // (8 * pool.count(threads)), *_SPARSE_WORK))
     pieces = pool.even_blocks(work, each)
     for lengths, part_columns, part_values in pool.run(part, pieces, threads=threads, label="kernel", size=_items_of):
-        # Parts come in order, and large arrays grow where they stand: K is never in memory twice.
+        # Parts arrive in order, and large arrays grow in place: K is never in memory twice.
         stop = end + len(part_columns)
         if stop > len(columns):
             for array in (columns, values):

@@ -1,7 +1,8 @@
 """An item-item matrix: the one interface for scoring, solving, ranking and saving.
 
-Dense, sparse, streamed and low-rank-corrected matrices answer the same questions, to the last bit alike where their
-entries are. Who holds a matrix never asks which kind it is, only whether the rows it needs fit a room (`in_memory`).
+Dense, sparse, streamed and low-rank-corrected matrices have the same methods, and where their entries are equal, the
+results have the same bits. Callers never ask which kind a matrix is, only whether the rows that they need fit the
+memory (`in_memory`).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _NO_BLOCKS = np.zeros(0, np.float32), np.zeros(1, np.int64), np.zeros((0, 0), np
 
 @dataclass(frozen=True)
 class Truncation:
-    """How good a filter of low rank is: how many eigenvalues were kept, the least of them, and the error of an entry.
+    """The accuracy of a low-rank filter: how many eigenvalues were kept, the smallest of them, the error of an entry.
 
     The error bounds the difference to the exact filter, both at a mean diagonal of 1 (docs/guide/maths.md, "Error").
     With a head there is none: the filter is defined by these eigenvectors. `added` of its factors are then added.
@@ -74,12 +75,12 @@ class Truncation:
 
     def arrays(self) -> Arrays:
         """The array to save; `from_arrays` restores it."""
-        facts = (0.0, self.added) if self.error is None else (self.error,)  # four numbers: a head, and no error
+        facts = (0.0, self.added) if self.error is None else (self.error,)  # four numbers mean a head, and no error
         return {"truncation": np.array([self.rank, self.last, *facts])}
 
     @staticmethod
     def from_arrays(arrays: Arrays) -> Truncation | None:
-        """What was saved, if anything was."""
+        """The truncation that was saved, or None."""
         if "truncation" not in arrays:
             return None
         facts = arrays["truncation"]
@@ -92,7 +93,7 @@ class Truncation:
 class Correction(NamedTuple):
     """M becomes factor · M − W W', the last `added` columns of W added instead of subtracted.
 
-    `truncation` says how good a filter that makes.
+    `truncation` is the accuracy of the resulting filter.
     """
 
     W: NDArray[np.float32]
@@ -104,7 +105,8 @@ class Correction(NamedTuple):
 class Gathered(NamedTuple):
     """Entries of M gathered for users: between their own items, and between these and their targets.
 
-    `blocks` and `starts` are as `score_targets` takes them; `skip` says whether own entries stand before the targets'.
+    `blocks` and `starts` are as `score_targets` takes them; `skip` says whether own entries come before those of
+    targets.
     """
 
     own: OwnEntries
@@ -115,21 +117,21 @@ class Gathered(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Strip:
-    """Columns first..last of the rows that some users need, and what is to be subtracted from their scores of it."""
+    """Columns first..last of the rows that some users need, and the correction to subtract from their scores."""
 
     first: int
     last: int
     arrays: StripArrays
     correction: Callable[[int, int], NDArray[np.float32]] | None = None
-    """Of the users a..b: users × columns."""
+    """The correction for users a..b: users × columns."""
 
 
 class ItemMatrix(ABC):
-    """M[i, j], float32: what item i, being in a history, says for item j."""
+    """M[i, j], float32: how much item i of a history counts for item j."""
 
     storage: str
     truncation: Truncation | None = None
-    """Of a filter of low rank."""
+    """The accuracy of a low-rank filter; None for other matrices."""
     users_together = 1
     """How many users a block of scores should have at least."""
 
@@ -155,7 +157,7 @@ class ItemMatrix(ABC):
 
     @property
     def row_work(self) -> float:
-        """How long it takes to use a row, about: in entries of a dense one, which are read one after another."""
+        """Approximate time to use a row, in units of one entry of a dense row."""
         return float(self.items)
 
     # ---- entries --------------------------------------------------------------------------------------------------
@@ -174,7 +176,7 @@ class ItemMatrix(ABC):
 
     @abstractmethod
     def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
-        """S_i = Σ_j M[i, j]. If that takes computing all of a streamed matrix, `block_sums` may do so elsewhere.
+        """S_i = Σ_j M[i, j]. If all of a streamed matrix must be computed for that, `block_sums`, if given, does so.
 
         Entries are rounded to multiples of one power of two and summed as integers: the same sums in any order.
         """
@@ -191,12 +193,12 @@ class ItemMatrix(ABC):
         return self.sums(threads)
 
     def sums_of(self, block: tuple[int, int]) -> NDArray[np.float64]:
-        """S_i of a block of rows, as `block_sums` is asked for them: without a low-rank correction."""
+        """S_i of a block of rows, for `block_sums`: without a low-rank correction."""
         return self.sums()[slice(*block)]
 
     @abstractmethod
     def multiply(self, X: Vectors, *, threads: int | None = None, advance: Advance | None = None) -> Vectors:
-        """M X; `advance` is told of the rows that are done."""
+        """M X; `advance` is called with the number of rows that are done."""
 
     # ---- scoring --------------------------------------------------------------------------------------------------
 
@@ -206,7 +208,7 @@ class ItemMatrix(ABC):
 
     @cached_property
     def stored(self) -> StoredMatrix:
-        """The form in memory that compiled code reads, without a correction; empty for a matrix that has none."""
+        """The arrays that compiled code reads, without a correction; empty if the matrix is not in memory."""
         return NOTHING_STORED
 
     def own_entries(self, rows: Rows) -> OwnEntries:
@@ -216,7 +218,7 @@ class ItemMatrix(ABC):
     def contributions(
         self, rows: Rows, weights: NDArray[np.float64], items: NDArray[np.int32]
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-        """M between one user's items and these (history × items), and what each adds to their scores."""
+        """M between one user's items and these (history × items), and the contributions to their scores."""
         similarities = self.entries(rows.indices, items)
         return similarities, weights[:, None] * similarities
 
@@ -253,7 +255,7 @@ class ItemMatrix(ABC):
     def target_scores(
         self, found: Gathered, users: WeightedUsers, targets: Rows, S: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """The scores of each user's targets, from what was gathered: to the last bit those of `score`."""
+        """The scores of each user's targets, from what was gathered: the same bits as those of `score`."""
         from komd._core.scoring import score_targets
 
         out = np.empty(len(targets.indices))
@@ -289,14 +291,14 @@ class ItemMatrix(ABC):
 
     @property
     def held_alone(self) -> bool:
-        """Whether nobody but this matrix holds its arrays, and they can be changed in place."""
+        """Whether nothing but this matrix refers to its arrays, so that they can be changed in place."""
         return False
 
     def renewed(self, by: Renewal, threads: int | None = None, *, in_place: bool = False) -> ItemMatrix:
         """This matrix of counts after an update, held in the same way.
 
-        This one stays as it is, unless it may be changed `in_place`: then it must not be used any more. Whatever fails,
-        fails before anything is changed.
+        This matrix does not change, unless it may be changed `in_place`: then it must not be used any more. Errors are
+        raised before anything is changed.
         """
         raise NotImplementedError(f"a {self.storage} matrix is built anew after an update")
 
@@ -308,7 +310,7 @@ class ItemMatrix(ABC):
     def corrected(self, by: Correction, *, in_place: bool = False, threads: int | None = None) -> ItemMatrix:
         """The matrix with this correction.
 
-        Only a dense one writes it out, with `in_place` into its own array; others stay as sparse as they are.
+        A dense matrix applies it to its entries, with `in_place` in its own array; others keep it beside their entries.
         """
 
     @abstractmethod
@@ -317,7 +319,7 @@ class ItemMatrix(ABC):
 
 
 def fitted_parts(parts: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The contributions (history × items) that add up to these scores: what rounding left goes to the largest part."""
+    """Contributions (history × items) that sum to these scores: the rounding error is added to the largest one."""
     if len(parts):
         parts[np.abs(parts).argmax(axis=0), np.arange(len(scores))] += scores - parts.sum(axis=0)
     return parts

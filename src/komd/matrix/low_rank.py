@@ -1,7 +1,7 @@
 """A matrix with a low-rank correction that is never written out: base − W W', the base held sparse or streamed.
 
-What a filter of low rank subtracts and what a prior adds (docs/guide/maths.md) are sums over a few factors, beside what
-the base says; the base's own code scores, gathers and reads it in strips.
+What a low-rank filter subtracts and a prior adds (docs/guide/maths.md) are sums over a few factors. The base itself is
+scored, gathered and read in strips by its own methods.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from komd.matrix.storage import Plan
 
 __all__ = ["LowRankMatrix", "subtract_signed"]
 
-_TOGETHER = 64  # users whose own entries are corrected by a thread at a time
-_FEWEST, _MOST, _SCORES = 16, 64, 24 << 20  # users to whom W is read once: as many as so many bytes of scores allow
+_TOGETHER = 64  # users whose entries are corrected by a thread at a time
+_FEWEST, _MOST, _SCORES = 16, 64, 24 << 20  # users for whom W is read once, within limits, and bytes of their scores
 
 Number = TypeVar("Number", np.float32, np.float64)
 
 
 class LowRankMatrix(ItemMatrix):
-    """base − W W', neither of them written out; the base is multiplied by the correction's factor already."""
+    """base − W W', never computed as one array; the base is already multiplied by the factor of the correction."""
 
     def __init__(self, base: ItemMatrix, by: Correction) -> None:
         self.base, self.by = base, by._replace(W=np.ascontiguousarray(by.W))
@@ -56,7 +56,7 @@ class LowRankMatrix(ItemMatrix):
 
     @property
     def nonzeros(self) -> int:
-        """Of the base: W W' is never written out."""
+        """Those of the base: W W' is never computed as an array."""
         return self.base.nonzeros
 
     @property
@@ -85,7 +85,7 @@ class LowRankMatrix(ItemMatrix):
     def sums(self, threads: int | None = None, block_sums: BlockSums | None = None) -> NDArray[np.float64]:
         from komd._core.factor_products import project
 
-        # Not by BLAS, whose sums depend on the processor: Σ_k W_ik t_k, one factor after another.
+        # Not by BLAS, whose sums depend on the processor: Σ_k W_ik t_k is summed factor by factor.
         totals, single = np.empty(self.W.shape[1]), np.empty((1, self.W.shape[1]), np.float32)
         every_item = Rows(np.array([0, self.items]), np.arange(self.items, dtype=np.int32))
         project(self.W, every_item, np.ones(self.items), totals, single)
@@ -135,7 +135,7 @@ class LowRankMatrix(ItemMatrix):
         return out
 
     def gather(self, rows: Rows, targets: Rows | None, *, own: bool, threads: int | None = None) -> Gathered:
-        """As the base gathers; entries between own items are corrected here, those of targets in `target_scores`."""
+        """The entries of the base; those between own items are corrected here, those of targets in `target_scores`."""
         found = self.base.gather(rows, targets, own=own, threads=threads)
         return found._replace(own=self._own_corrected(found.own, rows, threads)) if own else found
 
@@ -177,7 +177,7 @@ class LowRankMatrix(ItemMatrix):
         return out | ({"prior": self.W[:, filtered]} if filtered < self.W.shape[1] else {})
 
     def _own_corrected(self, own: OwnEntries, rows: Rows, threads: int | None) -> OwnEntries:
-        """Own entries of the base with the correction: gathered ones now, others as they are gathered."""
+        """Own entries of the base with the correction: applied now to gathered ones, later to others."""
         from komd._core.factor_products import subtract_squares
 
         def part(block: tuple[int, int]) -> None:
@@ -206,7 +206,7 @@ class LowRankMatrix(ItemMatrix):
 def subtract_signed(A: NDArray[np.float32], B: NDArray[np.float32], added: int, out: NDArray[np.float32]) -> None:
     """Subtract A B' from `out`, the last `added` factors added instead.
 
-    Each product has the same bits whatever rows it is taken with: not so with BLAS, where it depends on the shapes.
+    Each product has the same bits whatever other rows there are; with BLAS, it would depend on the shapes.
     """
     from komd._core.factor_products import subtract_products
 

@@ -19,7 +19,7 @@ from komd.matrix.item_matrix import Correction, Truncation
 
 __all__ = ["filter_truncated", "truncation"]
 
-_SOUND = 0.5  # of μ: eigenvalues left out above this share of it are too much for a line
+_SOUND = 0.5  # of μ: for larger eigenvalues left out, the approximation by a line is poor
 
 
 def filter_truncated(spectrum: Spectrum, mu: float | None, chosen: int, head: float = 0.0) -> Correction:
@@ -48,18 +48,18 @@ def _with_head(spectrum: Spectrum, mu: float | None, chosen: int, head: float) -
     """The filter that also adds a · t to each of the leading eigenvalues, t being the least of them."""
     values = spectrum.values
     last = float(values[-1]) if len(values) else 0.0
-    # All times μ + t, so that it holds without a ridge too: the line is λ itself.
+    # Everything is multiplied by μ + t, so that it also works without a ridge: the line is λ itself.
     curve = values if mu is None else (mu + last) * values / (values + mu)
     weights = values - curve - head * last
     mean = 1.0 - float(weights.sum()) / max(chosen, 1)
-    order = np.argsort(weights < 0, kind="stable")  # what is added stands last
+    order = np.argsort(weights < 0, kind="stable")  # added factors come last
     W = spectrum.vectors * np.sqrt(np.abs(weights) / mean).astype(np.float32)
     added = int(np.count_nonzero(weights < 0))
     return Correction(W[:, order], added, 1.0 / mean, Truncation(len(values), last, None, added))
 
 
 def truncation(spectrum: Spectrum, mu: float, chosen: int) -> tuple[Truncation, float, NDArray[np.float64]]:
-    """How good the filter will be; what K is multiplied by; and the weights of the vectors in what is subtracted."""
+    """The accuracy of the filter, the factor of K, and the weights of the vectors in the subtracted product."""
     values, last = spectrum.values, spectrum.last
     slope, curve = 1.0 / (mu + last), values / (values + mu)
     weights = np.maximum(slope * values - curve, 0.0)
@@ -88,7 +88,7 @@ def _error(spectrum: Spectrum, mu: float, chosen: int, mean: float) -> float:
     others = max(chosen - len(values), 1)
     left = max(spectrum.trace - float(values.sum()) - spectrum.inside_trace, 0.0)
     inexact = among * spectrum.inside_trace + 2 * float((residuals**2).sum()) / mu**2
-    inexact += float(np.maximum(values / (values + mu) - slope * values, 0.0).sum())  # where no weight was subtracted
+    inexact += float(np.maximum(values / (values + mu) - slope * values, 0.0).sum())  # if no weight was subtracted
     higher = (others * above_chord(left / others) + inexact) / chosen
     lower = (left * (slope - 1 / (mu + beyond)) + inexact) / chosen
     largest = max(float(values[0]), beyond) + 2 * spectrum.spread

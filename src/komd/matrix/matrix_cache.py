@@ -1,4 +1,4 @@
-"""Matrices kept between builds that share stages: what was used longest ago makes room."""
+"""A least-recently-used cache of matrices, for builds that share stages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class MatrixCache:
         self._kept: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
 
     def recall(self, key: Hashable, make: Callable[[], Kept], size: Callable[[Kept], int]) -> Kept:
-        """What is kept under this key; made now, and its size in bytes measured, if there is nothing."""
+        """The value of this key; if there is none, it is made, and its size in bytes measured."""
         if key not in self._kept:
             made = make()
             self._kept[key] = made, size(made)

@@ -1,8 +1,8 @@
 """Products of the linear kernel with vectors, through the pairs of users and items: no entry of K is needed.
 
 The linear kernel is K = B'B, where row v of B holds √w_v f_i (or x_i(v) f_i) for each item i that user v
-chose. So K X = B'(B X) takes two multiply-adds for each pair and vector, where K itself has an entry for each two items
-that share a user.
+chose. So K X = B'(B X) takes two multiply-adds per pair and vector. K itself has an
+entry for every two items that share a user.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PAIRS = 1 << 16  # multiplied by a thread at a time
 
 
 class PairProducts:
-    """K of these entries, whose kernel is `Linear`, as far as products with vectors and the diagonal go."""
+    """K of these entries, whose kernel is `Linear`: only its diagonal and its products with vectors."""
 
     def __init__(self, of: KernelEntries, rows: Rows) -> None:
         self.items = len(of.degree)

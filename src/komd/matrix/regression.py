@@ -32,7 +32,7 @@ from komd.memory import budget, readable
 __all__ = ["REGRESSION_STORAGES", "regression_matrix"]
 
 REGRESSION_STORAGES = ("dense", "dual")
-_ROWS = 256  # of an inverse, mirrored at a time
+_ROWS = 256  # rows of an inverse mirrored at a time
 _ALLOWED = 1e-4  # relative error of an inverse
 _SINGULAR = "G + λI could not be inverted: to double precision it is singular; use more regularization"
 
@@ -48,8 +48,8 @@ def regression_matrix(
 ) -> ItemMatrix:
     """B of these users' histories; items are numbered by falling popularity, so those nobody chose are the last.
 
-    Written out ("dense") where that fits the budget; else held as an inverse between users ("dual"), if that is the
-    smaller one. `storage` asks for one form.
+    It is dense if that fits the budget; otherwise, it is held as an inverse between users ("dual"), if that is smaller.
+    `storage` selects one form.
     """
     chosen = int(rows.indices.max()) + 1 if len(rows.indices) else 0
     active = int((np.diff(rows.indptr) > 1).sum())
@@ -71,7 +71,7 @@ def regression_matrix(
 
 
 def _primal(rows: Rows, items: int, chosen: int, regularization: float, threads: int | None) -> DenseMatrix:
-    """B where R'R was; its rows and columns from `chosen` on are zero and stay so."""
+    """B, computed in place of R'R; its rows and columns from `chosen` on are zero."""
     # Counts are exact in single precision up to 2^24 users.
     made = dense_from_counts(KernelEntries.of(CoOccurrence(), rows, items), rows, threads)
     G = made.values
@@ -124,6 +124,6 @@ def _dual(rows: Rows, items: int, regularization: float, threads: int | None) ->
 
 
 def _inverted(A: NDArray[np.float64], threads: int | None) -> None:
-    """The upper triangle becomes that of the inverse."""
+    """Replace the upper triangle by that of the inverse."""
     if not invert(A, label="EASE", threads=threads):
         raise SolverError(_SINGULAR)

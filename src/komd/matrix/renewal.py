@@ -1,4 +1,4 @@
-"""What a matrix of counts becomes after an update: rows of changed items are counted again, all else is copied.
+"""A matrix of counts after an update: rows of changed items are counted again, everything else is copied.
 
 An update changes the counts of few items; those of all others, and so their entries of K, stay as they were, to the
 last bit. Rows and columns of changed items are counted from the new pairs.
@@ -19,22 +19,22 @@ from komd.matrix.streamed import StreamedMatrix
 __all__ = ["Renewal", "renewed_sums"]
 
 _CHUNK = 1 << 20  # counts made by a thread before they are turned into values
-_SHARE = 0.25  # of all counts: if changed rows take more, the sums are made anew
+_SHARE = 0.25  # of all counts: if changed rows need more, all sums are computed again
 _EXACT = 2.0**53  # integers up to this are exact in double precision
 
 
 @dataclass(frozen=True, eq=False)
 class Renewal:
-    """How K is renewed.
+    """How K changes in an update.
 
     Attributes
     ----------
     fresh
-        K of the new pairs, computed where it is asked for.
+        K of the new pairs, streamed.
     source
         The old number of each item; -1 for new items.
     changed
-        bool, one for each item: whether its row and column are counted again.
+        For each item, whether its row and column are counted again.
     """
 
     fresh: StreamedMatrix
@@ -60,12 +60,12 @@ class Renewal:
 
     @property
     def share(self) -> float:
-        """How much of the counting of all of K it takes."""
+        """The share of the counts of all of K that the update needs."""
         return _share(self.fresh, self.work)
 
     @cached_property
     def work(self) -> NDArray[np.int64]:
-        """Counts to be made for each changed row."""
+        """The number of counts needed for each changed row."""
         return self.fresh.work_of(self.rows)
 
     def counted(self, threads: int | None) -> tuple[Rows, NDArray[np.float32], NDArray[np.float32]]:
@@ -95,9 +95,9 @@ class Renewal:
 def renewed_sums(
     before: StreamedMatrix, S: NDArray[np.float64], by: Renewal, threads: int | None = None
 ) -> NDArray[np.float64] | None:
-    """The row sums of `by.fresh`, a symmetric K, from those before: what changed rows add to the others is replaced.
+    """The row sums of `by.fresh`, a symmetric K, from those before: what changed rows contribute is replaced.
 
-    All in integers, hence equal to sums made anew. None where that is not possible, or takes longer.
+    The sums are integers, so they equal sums computed again. None if that is not possible, or slower.
     """
     scale, fresh = before.sums_scale, by.fresh
     if fresh.sums_scale != scale or not fresh.of.kernel.symmetric or float(S.max(initial=0)) * scale >= _EXACT:
@@ -142,5 +142,5 @@ def _add_rows(
 
 
 def _share(matrix: StreamedMatrix, work: NDArray[np.int64]) -> float:
-    """How much these counts are of those for all rows of a matrix: each user's items, once for each of them."""
+    """These counts as a share of those for all rows of a matrix, Σ_v a_v²."""
     return float(work.sum()) / max(float((np.diff(matrix.pairs.user_indptr) ** 2).sum()), 1.0)

@@ -1,9 +1,9 @@
 """The ridge filter of a kernel, K (K + μI)⁻¹: large eigenvalues are evened out, small ones fade (docs/guide/maths.md).
 
 The filter is I − μ (K + μI)⁻¹, and the inverse is taken by sweeping blocks of the matrix one after another, in place:
-as many operations as a Cholesky inversion, nearly all of them in matrix products of moderate size. So there is no call
-into LAPACK whose 32-bit integers a large catalogue could overflow, the answer is the same to the last bit for any
-number of threads, and it can be interrupted.
+as many operations as a Cholesky inversion, nearly all of them in matrix products of moderate size. LAPACK is not
+called, because a large catalogue could overflow its 32-bit integers. The result has the same bits for any number of
+threads, and the computation can be interrupted.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from komd.progress import progress
 __all__ = ["filter_ridge", "inverse_scratch", "invert", "largest_eigenvalue", "ridge_fits", "ridge_precision"]
 
 _BLOCK = 512  # rows swept together: products are large enough for BLAS, and a thread's part fits the cache
-_ALLOWED = 1e-3  # error of an entry, beside a diagonal of 1, up to which single precision will do
+_ALLOWED = 1e-3  # largest error of an entry in single precision, relative to a diagonal of 1
 _POWERS = 30
 
 
 def ridge_precision(items: int, chosen: int, memory: str | int | None = None) -> type[np.float32] | type[np.float64]:
-    """The precision in which a filter of so many items fits the budget; InputError, with the numbers, if in none."""
+    """The precision in which a filter of so many items fits the budget; InputError, with the numbers, if none does."""
     room = budget(memory)
     result, copy = 4 * items * items, 8 * chosen * chosen  # K itself; in double precision its copy
     double, single = (result + inverse_scratch(chosen, precision) for precision in (np.float64, np.float32))
@@ -41,7 +41,7 @@ def ridge_precision(items: int, chosen: int, memory: str | int | None = None) ->
 
 
 def ridge_fits(items: int, chosen: int, memory: str | int | None = None) -> bool:
-    """Whether it fits in any."""
+    """Whether the filter fits the budget in any precision."""
     try:
         ridge_precision(items, chosen, memory)
     except InputError:
@@ -56,10 +56,10 @@ def filter_ridge(
     precision: type[np.float32] | type[np.float64] = np.float64,
     threads: int | None = None,
 ) -> None:
-    """Put K (K + μI)⁻¹, scaled to a mean diagonal of 1, where K was.
+    """Replace K by K (K + μI)⁻¹, scaled to a mean diagonal of 1, in place.
 
-    Items are in order of falling popularity; those nobody chose, the last, have no diagonal: their rows and columns are
-    zero and stay so. The mean is over the others. In single precision an entry is off by about ε κ / t, where ε is
+    Items are in order of descending popularity. The last ones, which nobody chose, have a zero diagonal: their rows and
+    columns stay zero. The mean is over the others. In single precision an entry is off by about ε κ / t, where ε is
     1.2e-7, κ the condition of K + μI and t the mean diagonal before the scaling; above 1e-3 it is refused.
     """
     values = K.values
@@ -93,9 +93,9 @@ def inverse_scratch(items: int, precision: type[np.floating]) -> int:
 
 
 def invert(A: NDArray[np.floating], *, label: str, threads: int | None = None) -> bool:
-    """The upper triangle of a positive definite matrix becomes that of its inverse; what is below is left over.
+    """Replace the upper triangle of a positive definite matrix by that of its inverse; the lower part is undefined.
 
-    False if A is not positive definite to this precision. Large matrices meet BLAS only in products of blocks, each on
+    False if A is not positive definite to this precision. BLAS is used only for products of blocks, each on
     one thread: the result does not depend on the number of threads, and Ctrl-C waits for one block at most.
 
     Sweeping a block k turns A_kk into −D, D = A_kk⁻¹, row and column k into A_ik D, and all the rest into
@@ -120,7 +120,7 @@ def invert(A: NDArray[np.floating], *, label: str, threads: int | None = None) -
 
             def update(
                 block: tuple[int, int], B: NDArray[np.floating] = B, C: NDArray[np.floating] = C
-            ) -> None:  # bound now: the next round has others
+            ) -> None:  # defaults, because the next iteration changes these variables
                 a, b = block
                 A[a:b, a:] -= B[a:b] @ C[a:].T
 
@@ -135,7 +135,7 @@ def invert(A: NDArray[np.floating], *, label: str, threads: int | None = None) -
 
 
 def largest_eigenvalue(K: NDArray[np.floating]) -> float:
-    """A bound from above that is close: for K ≥ 0 and any x > 0, no eigenvalue exceeds max (Kx)_i / x_i (Collatz)."""
+    """A tight upper bound: for K ≥ 0 and any x > 0, no eigenvalue exceeds max (Kx)_i / x_i (Collatz)."""
     x = np.ones(len(K), K.dtype)
     best = np.inf
     for _ in range(_POWERS):
@@ -149,7 +149,7 @@ def largest_eigenvalue(K: NDArray[np.floating]) -> float:
 
 
 def _inverse(A: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """Of a small positive definite matrix, by Cholesky; None if it is not positive definite."""
+    """The inverse of a small matrix, by Cholesky; None if it is not positive definite."""
     from scipy.linalg.lapack import dpotrf, dpotri
 
     factor, failed = dpotrf(A, lower=0, clean=1)

@@ -1,4 +1,4 @@
-"""A matrix in the arrays of a saved model: which arrays there may be, and the matrix they make."""
+"""A matrix in the arrays of a saved model: which arrays there may be, and the matrix made of them."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def layouts(*storages: str) -> list[set[str]]:
 def staged_layouts(stages: Stages, storage: str | None) -> list[set[str]]:
     """The names that a matrix built from these stages may have, one set for each way to hold it.
 
-    A `factor` that is kept apart from it is one of them, except in models saved by earlier versions.
+    If the factor is stored separately, `factor` is one of the names, except in models saved by earlier versions.
     """
     out = []
     for held in ("dense", "sparse", "streamed") if storage is None else (storage,):
         names = set(_NAMES[held])
-        if stages.prior and held != "dense":  # which holds filter and prior already
+        if stages.prior and held != "dense":  # whose entries include filter and prior
             names |= {"prior"}
         if not stages.filtered or (held == "dense" and not stages.low_rank):
             out.append(names)
@@ -111,7 +111,7 @@ def staged_matrix(
 
 
 def _by_item(arrays: Arrays, rows: Rows, items: int) -> Rows | None:
-    """The pairs by item, where they were saved; compiled code trusts them, so they must fit the rest."""
+    """The pairs by item, if they were saved; compiled code does not check them, so they must fit the rest."""
     if "item_users" not in arrays:
         return None
     indptr: Any = arrays["item_indptr"]
@@ -122,7 +122,7 @@ def _by_item(arrays: Arrays, rows: Rows, items: int) -> Rows | None:
 
 
 def well_formed(indptr: Any, indices: Any, rows: int, columns: int) -> bool:
-    """Whether these are compressed rows of such a matrix: compiled code trusts its indices."""
+    """Whether these are compressed rows of such a matrix: compiled code does not check indices."""
     return bool(
         indptr.dtype == np.int64
         and indices.dtype == np.int32

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SparseMatrix"]
 
-_SCATTERED = 6  # times as long as an entry of a dense row takes one that is added where its column says
-_ENTRIES = 1 << 20  # of compressed rows multiplied by a thread at a time
+_SCATTERED = 6  # time to add an entry of a sparse row at its column, in units of an entry of a dense row
+_ENTRIES = 1 << 20  # entries multiplied by a thread at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,12 +147,12 @@ class SparseMatrix(ItemMatrix):
 
 
 def _by_row(by: Renewal, threads: int | None) -> SparseMatrix:
-    """The entries that were counted again: all of the rows that changed, and their columns in the other rows."""
+    """The entries that were counted again: complete rows that changed, and the changed columns of all other rows."""
     (indptr, columns), values, mirrored = by.counted(threads)
     rows = np.repeat(by.rows, np.diff(indptr))
     others = ~by.changed[columns]
     rows, columns = np.concatenate([rows, columns[others]]), np.concatenate([columns, rows[others]])
-    # A row is all of the first kind or all of the second, and both are ascending: sorting by rows is enough.
+    # A row contains entries of only one of these kinds, and both are ascending: sorting by rows is enough.
     ends = pointers(np.bincount(rows, minlength=by.fresh.items))
     order = places(rows, ends)
     return SparseMatrix(ends, columns[order], np.concatenate([values, mirrored[others]])[order])

@@ -1,4 +1,4 @@
-"""What an item-item matrix will weigh, and so how to hold it: decided before any work is done."""
+"""How to hold an item-item matrix, by the memory that it will take: decided before it is built."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from komd.memory import budget, readable
 __all__ = ["STORAGES", "Plan", "known_storage", "plan", "small", "storage_bytes"]
 
 STORAGES = ("dense", "sparse", "streamed")
-_SMALL = 4096  # items up to which dense is always right: 67 MB, and rows of it are read straight through
-_FULL = 0.2  # above this share of non-zeros dense rows are faster to add than sparse ones, though they weigh more
+_SMALL = 4096  # items up to which dense is always best: at most 67 MB, and rows are read sequentially
+_FULL = 0.2  # share of non-zeros above which dense rows are faster than sparse ones, though they take more memory
 _MARGIN = 1.5  # the density estimate may be that many times too low (docs/guide/sparsity.md)
-_SHARE = 0.5  # of the budget that a sparse K may take where the alternative is to stream it
+_SHARE = 0.5  # of the budget that a sparse K may take if it can be streamed instead
 _STRIP = 64 << 20  # bytes of a strip of K with which streaming still works well
 
 
 def known_storage(storage: str | None) -> str | None:
-    """The name of a storage, or None for any; refuses a name that there is not."""
+    """The name of a storage, or None for any; InputError for an unknown name."""
     return None if storage is None else one_of("storage", storage, STORAGES)
 
 
@@ -56,11 +56,10 @@ def plan(
 ) -> Plan:
     """Choose how to hold K for items and users of these degrees under a memory budget.
 
-    `storage` asks for one form whatever K looks like; `streams` says that the caller can do without K in memory,
+    `storage` selects one form whatever the density of K; `streams` says that the caller does not need K in memory,
     `weighted` that pairs have values, which a streamed K keeps.
-    `measure` finds the density of K better than `saturating_density` can, at some cost: it is called where the
-    estimate leaves open whether K fits. Raises InputError, with the numbers, when the choice cannot
-    fit.
+    `measure` gives a better estimate of the density of K than `saturating_density`, at some cost: it is called only if
+    the first estimate does not decide whether K fits. Raises InputError, with the numbers, if the choice cannot fit.
     """
     m = len(popularity)
     users, pairs = len(activity), int(activity.sum())
@@ -88,7 +87,7 @@ def plan(
 
 
 def small(items: int, memory: str | int | None = None) -> bool:
-    """Whether K between so few items is held dense however full it is."""
+    """Whether K is held dense whatever its density, because there are few items."""
     return items <= _SMALL and 4 * items * items <= budget(memory)
 
 

@@ -1,8 +1,7 @@
 """K between all items, never held: rows of it, or strips of columns, computed when they are asked for.
 
-The matrix is known by who chose what and by its `KernelEntries` alone. A strip of columns is counted for all the rows
-that are needed, used, and overwritten by the next. Rows asked for one by one come as a sparse matrix in which only
-they are filled.
+The matrix is defined by the pairs and its `KernelEntries`. A strip of columns is counted for all rows that are needed,
+used, and overwritten by the next. Single rows are returned as a sparse matrix in which only these rows are filled.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamedMatrix"]
 
-_COUNTED = 4  # times as long as an entry of a dense row takes one count
-_FEW = 64  # rows are looked at one by one if they are fewer than one in so many
+_COUNTED = 4  # time of one count, in units of reading an entry of a dense row
+_FEW = 64  # if fewer than one row in so many is needed, its work is computed for each of them alone
 _CHUNK = 1 << 20  # counts made by a thread before they are turned into values
-_SUMMED = 1 << 17  # entries that are made and summed at a time
-_SPARE = 1.3  # room for the strips' being fuller than expected; where it does not do, the arrays grow
+_SUMMED = 1 << 17  # entries that are computed and summed at a time
+_SPARE = 1.3  # margin for strips that are fuller than expected; if it is not enough, the arrays grow
 _NO_TARGETS = np.zeros(0, np.int32)
 
 
@@ -61,9 +60,9 @@ class StreamedMatrix(ItemMatrix):
     def __init__(
         self, of: KernelEntries, rows: Rows, by_item: Rows | None = None, pair_values: PairValues | None = None
     ) -> None:
-        """`rows` are users' items, ascending; `by_item` the same pairs transposed, if that exists already.
+        """`rows` are users' items, ascending; `by_item` the same pairs transposed, if they exist already.
 
-        So are `pair_values`: those of the entries, both ways.
+        `pair_values` are the values of pairs, in both orders, if they exist already.
         """
         self.of = of
         self._rows = rows
@@ -78,7 +77,7 @@ class StreamedMatrix(ItemMatrix):
 
     @property
     def bytes(self) -> int:
-        """What is kept between calls: the interactions by item, and the values of pairs, both ways."""
+        """The memory kept between calls: the pairs by item, and the values of pairs in both orders."""
         of_pair = 4 if self.of.pair_values is None else 12
         return of_pair * len(self._rows.indices) + 8 * (self.items + 1)
 
@@ -117,7 +116,7 @@ class StreamedMatrix(ItemMatrix):
         return _joined(block_sums(blocks))
 
     def sums_of(self, block: tuple[int, int]) -> NDArray[np.float64]:
-        """Entries are summed in the order in which they are counted: integers, so that any order will do."""
+        """Entries are summed as integers, in the order in which they are counted: the order makes no difference."""
         from komd._core.exact_sums import sum_rows
         from komd._core.gather import GatheredEntries, gather_scratch, list_products
 
@@ -139,7 +138,7 @@ class StreamedMatrix(ItemMatrix):
 
     @cached_property
     def sums_scale(self) -> float:
-        """What entries are multiplied by before they are rounded and summed: the same for all blocks."""
+        """The factor of entries before they are rounded and summed: the same for all blocks."""
         of = self.of
         if of.kernel.symmetric and of.kernel.unit_diagonal:
             return scale_for(float(of.diagonal.max(initial=0)), self.items)
@@ -163,7 +162,7 @@ class StreamedMatrix(ItemMatrix):
         return self.sums(threads) if found is None else found
 
     def _linear_sums(self, threads: int | None) -> NDArray[np.float64]:
-        """Σ_j Σ_{v ∈ U_i ∩ U_j} w_v r_i r_j, taken user by user: no entry of K is needed."""
+        """Σ_j Σ_{v ∈ U_i ∩ U_j} w_v r_i r_j, computed user by user: no entry of K is needed."""
         of, values, (left, right) = self.of, self.pair_values, self.of.factors
         ones, scale = np.ones(len(self._rows.indptr) - 1), 1.0 if of.scale is None else of.scale
         left, right = left * scale, right * scale
@@ -196,7 +195,7 @@ class StreamedMatrix(ItemMatrix):
     # ---- rows of it -----------------------------------------------------------------------------------------------
 
     def row_blocks(self) -> list[tuple[int, int]]:
-        """All rows in blocks of about equal work, each worth a thread's while."""
+        """All rows in blocks of about equal work, each enough for a thread to be efficient."""
         return pool.even_blocks(np.minimum(self.work, self.items), _CHUNK)
 
     def counter(self) -> NDArray[np.generic]:
@@ -214,10 +213,10 @@ class StreamedMatrix(ItemMatrix):
     def row_counts(
         self, rows: NDArray[np.int32], counter: NDArray[np.generic]
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
-        """What the users of two items weigh together, for these rows, compressed."""
+        """The total weight of the users that two items share, for these rows, compressed."""
         from komd._core.cooccurrence import count_pairs
 
-        # One place more than can be filled: the branch-free list writes one ahead of its end.
+        # One place more than needed: the branch-free list writes one ahead of its end.
         room = int(np.minimum(self.work_of(rows), self.items).sum()) + 1
         indptr, columns = np.zeros(len(rows) + 1, np.int64), np.empty(room, np.int32)
         of, counts = self.of, np.empty(room, self.of.number)
@@ -233,7 +232,7 @@ class StreamedMatrix(ItemMatrix):
         return self._some_rows(rows, threads)
 
     def _some_rows(self, rows: NDArray[np.int32], threads: int | None = None) -> SparseMatrix:
-        """These rows (distinct, ascending) and no others: everything else in the answer is empty."""
+        """A sparse matrix in which only these rows (distinct, ascending) are filled."""
 
         def part(block: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
             some = rows[slice(*block)]
@@ -258,7 +257,7 @@ class StreamedMatrix(ItemMatrix):
         return 4 * lengths * (targets + lengths * own)
 
     def gather(self, rows: Rows, targets: Rows | None, *, own: bool, threads: int | None = None) -> Gathered:
-        """Every row of K that anybody has is counted once and read by all who have it."""
+        """Every row of K that some user needs is counted once and read by all these users."""
         targets = targets or Rows(np.zeros(len(rows.indptr), np.int64), _NO_TARGETS)
         wanted = _side_by_side(rows, targets) if own else targets
         blocks, starts = self._gathered(rows, wanted, threads)
@@ -266,7 +265,7 @@ class StreamedMatrix(ItemMatrix):
         return Gathered(nothing._replace(blocks=blocks, starts=starts) if own else nothing, blocks, starts, skip=own)
 
     def _gathered(self, rows: Rows, wanted: Rows, threads: int | None) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """K between each user's items and those they want: blocks one after another, and where each begins."""
+        """K between each user's items and the `wanted` ones: blocks one after another, and where each begins."""
         from komd._core.gather import GatheredEntries, copy_pieces, gather_rows, gather_scratch
 
         of, (left, right) = self.of, self.of.count_factors
@@ -324,16 +323,16 @@ class StreamedMatrix(ItemMatrix):
             yield Strip(first, last, builder.filled(first, last, cut, sparse, threads))
 
     def _cuts(self, rows: NDArray[np.int32], room: int) -> list[tuple[int, int, int]]:
-        """Where to cut, and how many entries to expect of rows that are not dense.
+        """Where to cut the strips, and the expected number of entries of rows that are not dense.
 
-        No strip is wider than `WIDEST`, nor fuller than `room` allows, as far as can be told.
+        No strip is wider than `WIDEST` or expected to take more than `room`.
         """
         from komd._core.strip_counting import FILLED, TILE
 
         degrees = self._popularity[rows], self._popularity, np.diff(self._rows.indptr)
         dense = expected_sums(*degrees, lambda chance: np.where(chance * FILLED > 1, 1.0, 0.0))
         sparse = 1.0 + expected_sums(*degrees, lambda chance: np.where(chance * FILLED > 1, 0.0, chance))
-        place = len(rows) * 8 / TILE  # bytes that a column takes for where its tile has the rows
+        place = len(rows) * 8 / TILE  # bytes per column for the places of the rows in its tile
         full, named = (np.cumsum(each) for each in (_SPARE * (4.0 * dense + 6.0 * sparse) + place, _SPARE * sparse))
         cuts, first = [], 0
         while first < self.items:
@@ -364,7 +363,7 @@ class StreamedMatrix(ItemMatrix):
         return LowRankMatrix(base, by)
 
     def arrays(self) -> Arrays:
-        # Saved, so that many processes map one copy and none has to transpose the pairs.
+        # Saved, so that many processes map one copy and need not transpose the pairs.
         return {"item_indptr": self.by_item.indptr, "item_users": self.by_item.indices}
 
     @cached_property
@@ -379,12 +378,12 @@ class StreamedMatrix(ItemMatrix):
 
     @cached_property
     def pair_values(self) -> PairValues | None:
-        """The values of pairs both ways; None where pairs have none."""
+        """The values of pairs in both orders; None if pairs have none."""
         values = self.of.pair_values
         return None if values is None else PairValues(values, values[places(self._rows.indices, self.by_item.indptr)])
 
     def prepare(self) -> None:
-        """Make what threads share before any of them asks for it."""
+        """Compute what threads share, before they start."""
         self.pairs  # noqa: B018
         self.pair_values  # noqa: B018
 
@@ -402,7 +401,7 @@ class StreamedMatrix(ItemMatrix):
 
     @cached_property
     def work(self) -> NDArray[np.int64]:
-        """Counts to be made for each row."""
+        """The number of counts needed for each row."""
         from komd._core.cooccurrence import reach
 
         out = np.zeros(self.items, np.int64)
@@ -441,7 +440,7 @@ def _gathered_sums(
     threads: int | None,
     values: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float64]:
-    """Σ of_rows[r] · of_columns[c] · value over the entries of each row; no term exceeds `largest`, by much."""
+    """Σ of_rows[r] · of_columns[c] · value over the entries of each row; no term exceeds `largest` by much."""
     from komd._core.exact_sums import sum_gathered
 
     lengths = np.diff(rows.indptr)

@@ -1,4 +1,4 @@
-"""Strips of columns of an item-item matrix, made one after another in the same arrays."""
+"""Strips of columns of an item-item matrix, built one after another in the same arrays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CHUNK = 1 << 19  # entries, at most, and users visited by a thread before count
 
 
 class StripBuilder:
-    """Memory that is filled with one strip after another; a strip that does not fit it takes more."""
+    """Builds one strip after another in the same memory; if a strip does not fit, the memory grows."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class StripBuilder:
         room: int,
         values: PairValues | None = None,
     ) -> None:
-        """`work`: how many counts each row takes over all columns. `values`: those of pairs, by item and as cut."""
+        """`work`: the number of counts of each row over all columns. `values`: those of pairs, by item and as cut."""
         self._values = values
         self._of, self.by_item, self.rows = of, by_item, rows
         self._visits, self._work = np.diff(by_item.indptr)[rows], work
@@ -52,7 +52,7 @@ class StripBuilder:
         wide = min(TILE, width)
         tiles = -(-width // wide)
         places = self._places(tiles)
-        # Dense rows from the beginning of the memory, others at its end: all strips together touch no more than that.
+        # Dense rows are at the beginning of the memory, others at its end: all strips use the same memory.
         sparse = min(sparse, len(self._bytes) // 6)
         start_of_others = (len(self._bytes) - 6 * sparse) // 64 * 64
         slots = start_of_others // (4 * tiles * wide)
@@ -82,12 +82,12 @@ class StripBuilder:
                     raise MemoryError(f"a strip of {width:,} columns has {end[0]:,} entries; give less memory")
             out = RowPlaces(places[:, a:b], dense, slot, full, columns, laid_out, start)
             lay_out(counted.lengths, width, counted.columns, entries, out)
-            with self._lock:  # a memory copy, short beside the counting
+            with self._lock:  # a memory copy, which is short compared with counting
                 found[:] = (_long_enough(array, start + size) for array in found)
                 found[0][start : start + size] = laid_out[:size]
                 found[1][start : start + size] = columns[:size]
 
-        # A row has no more entries than counts, or all columns where it has more than a part of them.
+        # A row has at most as many entries as counts, or all columns if it is dense.
         most = np.where(self._work * FILLED > width, width, self._work)
         pool.for_each(part, pool.even_blocks(most + self._visits, _CHUNK), threads=threads)
         return StripArrays(self._row_of, places, found[1], found[0], dense)
@@ -99,12 +99,12 @@ class StripBuilder:
         return self._all_places[:size].reshape(tiles, len(self.rows), 2)
 
     def _buffers(self, width: int, rows: int) -> tuple[CountedStrip, NDArray[np.uint16], NDArray[np.float32]]:
-        """What a thread counts into, and lays out: columns and entries."""
+        """Buffers of a thread, into which it counts: columns and entries."""
         from komd._core.strip_counting import CountedStrip
 
         local = self._local
         if not hasattr(local, "counter") or len(local.counter) < width:
-            # A piece may be over its size by one row, and the list of columns is written one ahead of its end.
+            # A piece may exceed its size by one row, and the list of columns is written one ahead of its end.
             size = _CHUNK + width + 1
             local.listed, local.products, local.counter = (
                 np.empty(size, np.uint16),
@@ -117,7 +117,7 @@ class StripBuilder:
 
 
 def _long_enough(array: Any, size: int) -> Any:
-    """The array, or a longer one that begins with it."""
+    """The array, or if it is too short, a longer one that begins with it."""
     if size <= len(array):
         return array
     return np.concatenate([array, np.empty(max(size - len(array), len(array) // 2), array.dtype)])

@@ -110,7 +110,7 @@ class BPR(FactorModel):
                 "BPR serves only the users it was fitted to: it cannot make factors from a history; for strangers "
                 "use BPRKNN, WRMF or an item-based model, or fit again with their pairs"
             )
-        return np.zeros((len(histories), self._X.shape[1]))  # nobody has a history: popularity serves them
+        return np.zeros((len(histories), self._X.shape[1]))  # users without a history, whom popularity serves
 
     def _explain(self, history: Histories, items: NDArray[np.int32]) -> NoReturn:
         raise InputError(

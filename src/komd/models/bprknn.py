@@ -25,9 +25,10 @@ class BPRKNN(Neighbourhood):
 
         Σ ln σ(x_uij) − penalty,   x_uij = x_ui − x_uj,   over users u, items i ∈ I_u and items j ∉ I_u
 
-    by stochastic gradient ascent. One step on a triple (u, i, j), for all l ∈ I_u at once, is
+    by stochastic gradient ascent; σ is the logistic function. One step on a triple (u, i, j), for all l ∈ I_u, is
 
-        C_il ← C_il + η (σ(−x_uij) − λ C_il) C_jl ← C_jl + η (−σ(−x_uij) − λ' C_jl)
+        C_il ← C_il + η (σ(−x_uij) − λ C_il)   for l ≠ i
+        C_jl ← C_jl + η (−σ(−x_uij) − λ' C_jl)
 
     Triples are drawn with replacement: (u, i) uniformly from all pairs, then j uniformly from the items that u lacks.
     An epoch has as many steps as there are pairs. C starts at zero. The steps run one after another in one thread, with
@@ -47,7 +48,7 @@ class BPRKNN(Neighbourhood):
     epochs : int
         Number of epochs.
     rng : int
-        Seed.
+        Seed of the sampling.
 
     Raises
     ------

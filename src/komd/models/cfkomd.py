@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CFKOMD"]
 
-_TOGETHER, _SQUARES = 256, 1 << 24  # users, and entries between their own items, that a thread solves at a time
-_ROUNDED = 1e-6  # beside numbers of single precision, what a sum of them may be off by
-_LEAST_RIDGE, _MOST_RIDGE = 1e-6, 1e9  # below, μ is lost in the rounding of K; above, what the filter leaves is
+_TOGETHER, _SQUARES = 256, 1 << 24  # users that a thread solves at a time, and entries between their own items
+_ROUNDED = 1e-6  # relative error of a sum of numbers in single precision
+_LEAST_RIDGE, _MOST_RIDGE = 1e-6, 1e9  # below, μ is lost in the rounding of K; above, the filtered K is
 _MOST_PRIOR = 1e6  # beyond it nothing of K is left beside the prior
 _MOST_HEAD = 1e6  # beyond it nothing of K is left beside the leading eigenvectors
 _MOST_TARGET = 10.0  # of either sign: beyond it popularity alone orders the items
@@ -269,7 +269,8 @@ class CFKOMD(WeightedHistories, KernelBased):
     def similarities_to(self, item: int) -> NDArray[np.float32]:
         if not self.prior:
             return super().similarities_to(item)
-        # What all items share makes no two of them alike. It was added in single precision: what is left of that is 0.
+        # The prior is common to all items and says nothing about similarity: it is subtracted, and rounding errors
+        # become 0.
         row = self.matrix.row(item)
         prior = self.held_stages.prior_factor(self.catalogue.popularity.astype(np.int64))
         shared = prior[item] * prior
@@ -292,10 +293,10 @@ class CFKOMD(WeightedHistories, KernelBased):
         """Weights and offsets of `scored_rows` as scoring takes them, and KKT gaps."""
         from komd._core import solve as core
 
-        # Negative zero where negatives do not count: −b S is +0 then, and nobody is shown a score of −0.
+        # Negative zero if negatives do not count: then −b S is +0, and no score is shown as −0.
         theta, omega = float(self.negatives_weight) or -0.0, float(self.dislikes_weight)
         S, factor = self.S, self.factor or 1.0
-        # K, S and λ divided by the same factor make the same weights, and gaps divided by it.
+        # With K, S and λ divided by the same factor, the weights are the same, and gaps are divided by it.
         lam, tolerance = float(self.regularization) / factor, float(self.tolerance) / factor
         problem = core.MarginProblem(S, self.negatives == "exact", theta, lam, tolerance, omega)
         out = core.Solved(np.empty(len(rows.indices)), np.empty(len(rows)), np.empty(len(rows)))

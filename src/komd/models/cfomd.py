@@ -34,22 +34,26 @@ if TYPE_CHECKING:
 __all__ = ["CFOMD"]
 
 _ROUNDING = 1e-16  # times λ_n: gaps below are rounding
-_ROUNDING_OF_HISTORY = 1e-14  # times the least λ_p / h_i, of which half gradients of the history are multiples
-_PRODUCTS = 30_000_000_000  # of an iteration of a block: about a second
+_ROUNDING_OF_HISTORY = 1e-14  # times the least λ_p / h_i: half gradients of the history are of its size
+_PRODUCTS = 30_000_000_000  # multiply-adds of one iteration of a block: about a second
 _BLOCK = 64  # users at most
-_ARRAYS = 11  # of users x items, double precision, held while a block is solved
-_RANK = 48  # eigenvectors of K that are taken as they are
-_DEFLATED = 60  # iterations with them at most, after which steps follow whose convergence is certain
-_SLOWEST = 0.85  # what an iteration with them may leave of the error
-_NODES = (0.5, 0.2061, 0.7939, 0.0245, 0.9755)  # Chebyshev's of degree 5, on [0, 1]
+_ARRAYS = 11  # arrays of users x items, in double precision, held while a block is solved
+_RANK = 48  # leading eigenvectors of K that the steps treat exactly
+_DEFLATED = 60  # iterations with them, at most; proximal gradient steps follow, whose convergence is certain
+_SLOWEST = 0.85  # share of the error that an iteration with them may leave; above, they are not used
+_NODES = (0.5, 0.2061, 0.7939, 0.0245, 0.9755)  # Chebyshev nodes of degree 5 on [0, 1]
 _CLOSE = 2e-10  # how far scores may be from exact ones
 
 
 class CFOMD(WeightedHistories, Recommender):
     """The paper's original method (CF-OMD): one distribution on a user's items, one on all others.
 
-        minimise  α'(Y K Y + Λ)α   with Σ_{i ∈ I_u} α_i = 1, Σ_{i ∉ I_u} α_i = 1, α >= 0 score(u, j) = Σ_i y_i α_i K(i,
-        j)
+        minimise  α'(Y K Y + Λ)α   with Σ_{i ∈ I_u} α_i = 1,  Σ_{i ∉ I_u} α_i = 1,  α >= 0
+
+        score(u, j) = Σ_i y_i α_i K(i, j)
+
+    Y = diag(y), with y_i = 1 for the items of the history and −1 for all others. Λ is diagonal: λ_p on the items of the
+    history, λ_n on all others.
 
     There are as many unknowns as items, which is much more work than CF-KOMD. Many users are solved together, so that
     each iteration reads K once for all of them. With `regularization_negatives` → ∞ it becomes ECF-OMD.
@@ -63,12 +67,12 @@ class CFOMD(WeightedHistories, Recommender):
     regularization_negatives : float
         λ_n, on all others.
     tolerance : float
-        How far the objective may be from its minimum (a certified duality gap). Iterations go on until scores are
-        estimated to be within about 1e-9 of the exact ones too, unless λ_n is small beside the eigenvalues of K beyond
-        the largest; then scores are within the square root of the tolerance (if K(i, i) is at most 1). Gaps below 1e-16
-        λ_n or 1e-14 λ_p are rounding and are not asked for.
+        How far the objective may be from its minimum (a certified duality gap). Iterations also continue until scores
+        are estimated to be within about 1e-9 of the exact ones, unless λ_n is small compared with the eigenvalues of
+        K beyond the 48 largest. In that case, scores are within the square root of the tolerance (if K(i, i) is at most
+        1). Gaps below 1e-16 λ_n or 1e-14 λ_p are rounding errors and are not required.
     max_iterations : int
-        SolverError is raised for a problem that needs more.
+        Number of iterations, at most. SolverError is raised for a problem that needs more.
     weighting : {"log", "sqrt", "linear", "none"}
         As in `CFKOMD`: λ_p / h_i on the items of the history.
     half_life : str, optional
@@ -150,7 +154,7 @@ class CFOMD(WeightedHistories, Recommender):
         h: NDArray[np.float64] = np.ones(len(rows.indices)) if given is None else given.astype(np.float64)
         lam_p: NDArray[np.float64] = float(self.regularization) / h
         owner = np.repeat(np.arange(len(rows)), rows.lengths)
-        # Half gradients are of the size of λ; of an item that counts less, its weight is smaller.
+        # Half gradients are of the size of λ. An item that counts less (a larger λ_p / h_i) has a smaller weight.
         roundings = np.maximum(_ROUNDING * lam_n, _ROUNDING_OF_HISTORY * np.minimum.reduceat(lam_p, rows.indptr[:-1]))
         tolerances = np.maximum(float(self.tolerance), roundings)
         state = state_for(rows.indptr, rows.indices, m, h / np.bincount(owner, h, len(rows))[owner])
@@ -173,7 +177,7 @@ class CFOMD(WeightedHistories, Recommender):
             before = state.change.copy()
             measure_gaps(problem, state)
             answers.gaps[active] = state.gap
-            # The next change would be as much smaller as this one was.
+            # Assume that the next change shrinks by the same factor as this one did.
             last = np.where(before < np.inf, np.maximum(before, state.change), state.change)
             ahead = state.change**2 / np.maximum(last, np.finfo(float).tiny)
             done = (state.gap <= tolerances) & ((ahead <= _CLOSE) | (iteration >= rounds))
@@ -260,7 +264,7 @@ class CFOMD(WeightedHistories, Recommender):
 
 
 class _Answers(NamedTuple):
-    """Of a block of users: β = yα, scores Kβ (both users × items), duality gaps."""
+    """Solutions of a block of users: β = yα and scores Kβ (both users × items), and duality gaps."""
 
     beta: NDArray[np.float64]
     scores: NDArray[np.float64]
@@ -282,7 +286,7 @@ class _PreparedKernel:
     U: NDArray[np.float32]
     """Leading eigenvectors, times the roots of their eigenvalues."""
     beyond: float
-    """The largest eigenvalue of K - U U', nearly."""
+    """The largest eigenvalue of K - U U', approximately."""
 
     @classmethod
     def of(cls, matrix: DenseMatrix, threads: int | None = None) -> _PreparedKernel:
@@ -291,17 +295,18 @@ class _PreparedKernel:
             return cls(matrix.values, matrix.sums(threads), np.zeros((matrix.items, 1), np.float32), 0.0)
         spectrum = leading(matrix, min(_RANK, chosen), chosen, threads=threads)
         U = (spectrum.vectors * np.sqrt(spectrum.values)).astype(np.float32)
-        beyond = max(spectrum.beyond_found, 1e-5 * float(spectrum.values[0]))  # single precision leaves so much
+        beyond = max(spectrum.beyond_found, 1e-5 * float(spectrum.values[0]))  # rounding in single precision
         return cls(matrix.values, matrix.sums(threads), U, beyond)
 
     def left_by_an_iteration(self, lam_n: float) -> float:
-        """What a step with U leaves of an error at most, nearly."""
+        """The share of the error that a step with U leaves, at most (approximately)."""
         return 0.5 * self.beyond / (lam_n + 0.5 * self.beyond) if self.beyond > 0 else 0.0
 
     def deflation(self, lam_n: float, iteration: int) -> Deflation:
-        """What an iteration takes in place of K: σ goes through Chebyshev's nodes if λ_n is large beside what is left.
+        """The approximation of K that an iteration uses.
 
-        If it is not, an iteration might increase errors that only later ones decrease; then σ is always in the middle.
+        If λ_n is large compared with `beyond`, σ takes the Chebyshev nodes in turn. Otherwise an iteration might
+        increase errors that only later ones decrease, so σ is always the middle of the interval.
         """
         from komd._core.deflated_steps import Deflation
 
@@ -327,7 +332,7 @@ class _PreparedKernel:
 
     @cached_property
     def largest(self) -> float:
-        """The largest eigenvalue of the centred K: the weights of a side move by vectors that sum to zero.
+        """The largest eigenvalue of the centred K: changes of the weights of one side sum to zero.
 
         Centring removes the eigenvalue that belongs to popularity alone, which makes the steps several times longer.
         """
@@ -336,7 +341,7 @@ class _PreparedKernel:
         x = np.random.default_rng(0).standard_normal((1, len(self.K)))
         y = np.empty_like(x)
         bound = 0.0
-        for _ in range(100):  # power iteration; its estimate is from below, hence the margin
+        for _ in range(100):  # power iteration: the estimate is too low, hence the margin
             x -= x.mean()
             multiply_symmetric(self.K, x, y)
             y -= y.mean()

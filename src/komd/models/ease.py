@@ -16,8 +16,11 @@ __all__ = ["EASE"]
 class EASE(Neighbourhood):
     """Embarrassingly shallow autoencoder (Steck, 2019): a linear model from items to items, in closed form.
 
-        minimise  ‖R − RB‖² + λ‖B‖²   over B with a zero diagonal P = (G + λI)⁻¹,   B(i, j) = −P(i, j) / P(j, j) for i ≠
-        j,   score(u, j) = Σ_{i ∈ I_u} B(i, j)
+        minimise  ‖R − RB‖² + λ‖B‖²   over B with a zero diagonal
+
+        P = (G + λI)⁻¹,   B(i, j) = −P(i, j) / P(j, j) for i ≠ j
+
+        score(u, j) = Σ_{i ∈ I_u} B(i, j)
 
     G = R'R holds the co-occurrence counts. Weights may be negative: an item can count against another. If there are
     fewer users (with two items or more) than items, a matrix between users is inverted instead, which gives the same B.
@@ -29,8 +32,9 @@ class EASE(Neighbourhood):
     regularization : float
         λ > 0. Larger values shrink B.
     storage : {"dense", "dual"}, optional
-        "dense": all of B. "dual": the inverse between users, from which rows of B are computed when needed. None:
-        dense, unless only the dual form fits the memory. The answers agree to single precision.
+        How to hold B. "dense": all of it. "dual": only the inverse between users, from which rows of B are computed
+        when needed. None: dense, unless only the dual form fits the memory. The scores of both agree to single
+        precision.
 
     Raises
     ------

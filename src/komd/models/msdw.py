@@ -13,9 +13,11 @@ __all__ = ["MSDW"]
 class MSDW(KernelNeighbourhood):
     """Nearest neighbours by asymmetric cosine: the method that won the Million Song Dataset challenge.
 
-        M(i, j) = ( |U_i ∩ U_j| / (|U_j|^α |U_i|^(1−α)) )^locality        i in the history, j the candidate score(u, j)
-        = Σ_{i ∈ I_u} M(i, j)
+        M(i, j) = ( |U_i ∩ U_j| / (|U_j|^α |U_i|^(1−α)) )^locality
 
+        score(u, j) = Σ_{i ∈ I_u} M(i, j)
+
+    Here i is an item of the history, j the candidate, and U_i the set of users who chose i.
     The diagonal is 1; it counts only with `exclude_seen=False`.
 
     Parameters
@@ -45,7 +47,7 @@ class MSDW(KernelNeighbourhood):
     """
 
     def __init__(self, *, alpha: float = 0.5, locality: float = 1.0, storage: str | None = None) -> None:
-        AsymmetricCosine(alpha=alpha, locality=locality)  # refuses what it cannot take
+        AsymmetricCosine(alpha=alpha, locality=locality)  # raises InputError for invalid values
         self.alpha = alpha
         self.locality = locality
         self.storage = known_storage(storage)

@@ -1,4 +1,4 @@
-"""RP3β: three random steps from a user to an item, with the pull of popularity divided out."""
+"""RP3β: three random steps from a user to an item, with the popularity of the item divided out."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ __all__ = ["RP3Beta"]
 class RP3Beta(KernelNeighbourhood):
     """Random walk user → item → user → item, re-ranked (Paudel, Christoffel, Newell & Bernstein, 2017).
 
-    From an item the walk goes to one of its d_i users, from a user v to one of their a_v items, all equally likely: p(i
-    → v) = 1 / d_i and p(v → j) = 1 / a_v. Probabilities are raised to the power α, and the result is divided by the
-    popularity of the candidate to the power β:
+    From an item i the walk goes to one of its d_i users, from a user v to one of their a_v items, all equally likely:
+    the probabilities are p(i → v) = 1 / d_i and p(v → j) = 1 / a_v. They are raised to the power α, and the result is
+    divided by the popularity of the candidate to the power β:
 
-        M(i, j) = Σ_{v ∈ U_i ∩ U_j} p(i → v)^α p(v → j)^α / d_j^β  =  d_i^−α d_j^−β Σ_{v ∈ U_i ∩ U_j} a_v^−α score(u, j)
-        = Σ_{i ∈ I_u} M(i, j)
+        M(i, j) = Σ_{v ∈ U_i ∩ U_j} p(i → v)^α p(v → j)^α / d_j^β  =  d_i^−α d_j^−β Σ_{v ∈ U_i ∩ U_j} a_v^−α
+
+        score(u, j) = Σ_{i ∈ I_u} M(i, j)
 
     The first step, p(u → i)^α = a_u^−α, is the same for all items of a user and is left out: it does not change the
     order. All neighbours are kept. The diagonal counts only with `exclude_seen=False`.

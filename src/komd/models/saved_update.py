@@ -1,7 +1,7 @@
 """Updates of a saved model: appended to its journal, and now and then written as a new snapshot.
 
-A record of the journal is on the disk when `update` returns, and is taken in when the model is loaded. A snapshot is
-written instead when the journal has grown long, and when users are removed: then nothing of them stays in the folder.
+A record of the journal is on the disk when `update` returns, and is applied when the model is loaded. A snapshot is
+written instead if the journal is long, or if users are removed: then nothing of them stays in the folder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from komd.models.registry import restored
 __all__ = ["SavedUpdate", "update", "update_saved"]
 
 _LONGEST = 4 << 20  # bytes of a journal; beyond that the model is written anew
-_TRIES = 100  # of an update, while others change the same folder
+_TRIES = 100  # attempts of an update while other processes change the same folder
 
 
 class SavedUpdate(NamedTuple):
@@ -123,13 +123,13 @@ def update_saved(
     threads: int | None = None,
     memory: str | int | None = None,
 ) -> SavedUpdate:
-    """Update a saved model by the batches that `make` makes for it; each is taken in before the next is asked for."""
+    """Update a saved model by the batches that `make` makes for it; each is applied before the next is made."""
     for attempt in range(_TRIES):
         saved = store.load(path)
         model = restored(path, saved)
         if not isinstance(model, Updatable):
             raise model.refused_update
-        model.refresh(threads=threads, memory=memory)  # what the journal holds, apart from what comes now
+        model.refresh(threads=threads, memory=memory)  # applies the journal, before what is new
         model.last_update, records, forgets = None, [], False
         for batch in make(model):
             model.take_in(batch, on_unknown)

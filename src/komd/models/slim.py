@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SLIM"]
 
-_BLOCK = 16  # items solved in one call: enough to be worth a thread's while, few enough for progress and Ctrl-C
-_LONG = 32  # users of an item, on average, from which on R'R is a shorter way than the users themselves
+_BLOCK = 16  # items solved in one call: enough for a thread to be efficient, few enough for progress and Ctrl-C
+_LONG = 32  # mean users per item from which R'R is faster than residuals over the users
 _GRAM_SHARE = 0.5  # of the budget that R'R may take
 _PER_PAIR = 32  # bytes: the interactions by item, as keys of a dictionary, and of distinct columns both ways
 _PER_ITEM = 400  # bytes: of a dictionary key, of pointers and numbers
@@ -104,7 +104,7 @@ class SLIM(Neighbourhood):
         _check(needed, room, m, workers)
         distinct = _DistinctColumns.of(users, m)
         g = len(distinct.copies)
-        # Decided without regard to threads, because the bits of W depend on it.
+        # Decided independently of the number of threads, because the bits of W depend on it.
         gram = len(distinct.rows.indices) >= _LONG * g and 4 * g * g <= _GRAM_SHARE * room
         G = np.zeros((0, 0), np.float32)
         if gram:
@@ -151,7 +151,7 @@ class SLIM(Neighbourhood):
 
 @dataclass(frozen=True, eq=False)
 class _DistinctColumns:
-    """The columns of R without repetition: items that the same users chose have one.
+    """The distinct columns of R: items that the same users chose share one.
 
     `column_of[i]` is the column of item i; columns are numbered by their first items. `rows` are the users' columns.
     """

@@ -1,4 +1,4 @@
-"""Learning from a catalogue: the model builds itself on the driver, and tasks make the sums that take all of K."""
+"""Learning from a catalogue: the model is built on the driver, and tasks compute the sums that need all of K."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from komd.spark.model_folder import Folder, ship
 
 __all__ = ["learn"]
 
-_BLOCKS = 8  # blocks of rows a task sums, about
+_BLOCKS = 8  # blocks of rows that a task sums, approximately
 
 
 def learn(

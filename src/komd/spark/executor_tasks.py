@@ -30,7 +30,7 @@ from komd.spark.model_folder import Folder
 
 __all__ = ["ListTask", "block_sums", "lists_for_histories", "lists_for_users", "packed_rows", "scored_pairs", "settle"]
 
-_USERS = 2_048  # whose lists are given to Spark in one batch
+_USERS = 2_048  # users whose lists are given to Spark in one batch
 _cached: dict[str, Recommender] = {}
 
 
@@ -62,7 +62,7 @@ class ListTask:
 
 @cache
 def settle() -> None:
-    """Let the garbage collector of this worker pass over what is loaded, from now on.
+    """Exclude what is loaded so far from garbage collection in this worker.
 
     Spark collects garbage after every task. To visit all objects of the libraries takes 50 to 100 ms each time, which
     is longer than a short task.

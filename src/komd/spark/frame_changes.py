@@ -1,4 +1,4 @@
-"""An update given as frames: pairs that came, pairs and users that went, taken in by the model on the driver."""
+"""An update given as frames: added pairs, removed pairs and users, applied to the model on the driver."""
 
 from __future__ import annotations
 

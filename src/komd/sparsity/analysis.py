@@ -32,7 +32,7 @@ __all__ = ["Analyses", "Analysis", "Effects", "analyze", "compare", "effects"]
 
 @dataclass(frozen=True)
 class Effects:
-    """Expected densities of K with tails as they are, or flattened: all counts equal to the mean, as many pairs.
+    """Expected densities of K with the long tails as they are, or flattened: all counts equal, with as many pairs.
 
     `items` is the factor by which the item tail changes the density (below 1 if it keeps K sparse): the density with
     both tails, divided by that with the item tail flattened. `users` is that of the user tail (above 1 if it fills K).

@@ -1,7 +1,7 @@
 """One inner fold on which settings are tried, and the matrices that its trials share.
 
-Most of a trial's time goes into the item-item matrix. A `MatrixCache` keeps the matrix of each stage, so that a change
-of λ or θ alone costs a ranking of the test users and no more.
+Most of a trial's time goes into the item-item matrix. A `MatrixCache` keeps the matrix of each stage, so that if
+only λ or θ changes, a trial costs no more than ranking the test users.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["InnerFold"]
 
 
 class InnerFold:
-    """What trains, what tests, and the matrices that were made from what trains.
+    """Training data, test data, and a cache of the matrices of the training data.
 
     `reuse=False` fits every model from the data alone, which is what `reuse=True` must equal.
     """
@@ -49,11 +49,11 @@ class InnerFold:
         return found[self.metric].mean
 
     def fitted(self, model: Recommender) -> Recommender:
-        """This model, fitted to what trains."""
+        """This model, fitted to the training data."""
         model = model.clone()
         model.check_data(self.train)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FilterWarning)  # a search judges approximate filters by what they do
+            warnings.simplefilter("ignore", FilterWarning)  # a search judges approximate filters by their results
             if self._cache is None or not isinstance(model, CFKOMD):
                 return model.fit(self.train, threads=self._threads, memory=self._memory)
             stages, histories, items = model.stages(), self._catalogue.histories, len(self._catalogue.order)

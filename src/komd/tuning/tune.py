@@ -71,7 +71,8 @@ def tune(
     rng : int
         Seed. The inner folds have other test users than those of `komd.split.folds` with the same seed.
     rounds : int
-        How many of the inner folds are used. A setting below the median of the others on the first is pruned.
+        Number of inner folds that are used. A trial is pruned if its result on the first of them is below the median of
+        the trials before.
     held_out : Interactions, optional
         The final test data. The search is refused if one of its pairs is in `data`.
     keep : str or Path, optional
@@ -83,7 +84,7 @@ def tune(
     memory : str or int, optional
         Memory budget, as in `fit`.
     say : callable, optional
-        Called with a line after each trial.
+        Called with a line after each trial; by default nothing is printed.
 
     Returns
     -------

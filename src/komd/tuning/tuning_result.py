@@ -94,7 +94,7 @@ class Tuning:
 
     @property
     def text(self) -> str:
-        """The best model, to paste."""
+        """The best model as Python text."""
         return self.best.text
 
     @property
