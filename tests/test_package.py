@@ -8,6 +8,7 @@ import re
 import sys
 import tomllib
 import zipfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,7 @@ DISTRIBUTIONS = {
 }
 
 
+@cache
 def imported() -> dict[str, set[str]]:
     """Every module of another package that the source imports -> the files that do."""
     found: dict[str, set[str]] = {}

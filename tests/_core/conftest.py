@@ -75,7 +75,8 @@ if numba.config.DISABLE_JIT:
     numbering._word = word
     factor_products.row_products = row_products
     sweep._sweep_vectors = sweep_vectors
-    scoring.add_distant_rows = simplex_faces.add_rows = solve.add_rows = add_rows
+    scoring.add_distant_rows = strip_counting.add_distant_rows = add_rows
+    simplex_faces.add_rows = solve.add_rows = add_rows
     simplex_faces.copy_part = solve.copy_part = copy_part
     simplex_faces.dot, simplex_faces.above = dot, above
 

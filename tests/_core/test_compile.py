@@ -220,6 +220,16 @@ def test_a_part_that_allocates_is_said_to_do_so():
         compiled(lambda x: refused(x))(1.0)
 
 
+def test_python_cannot_call_a_part():
+    @inner
+    def half(x):
+        return x / 2
+
+    with pytest.raises(TypeError, match="half is a part of compiled functions"):
+        half(1.0)
+    assert compiled(lambda x: half(x))(1.0) == 0.5
+
+
 def test_a_function_called_by_another_is_compiled_alike_for_python():
     @compiled
     def half(x):

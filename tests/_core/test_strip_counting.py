@@ -134,8 +134,8 @@ def test_scores_of_strips_are_those_of_the_matrix_to_the_last_bit(seed, density)
         for u in range(count):
             mine = slice(users.indptr[u], users.indptr[u + 1])
             rows, weights = strip.row_of[users.indices[mine]], users.weights[mine]
-            out = np.full(last - first, np.nan)
+            out, slots = np.full(last - first, np.nan), np.empty(len(rows), np.int32)
             for t in range(len(strip.places) if wide else 0):
                 part = slice(t * wide, (t + 1) * wide)
-                score_tile(strip, t, S[first:last][part], rows, weights, users.offsets[u], out[part])
+                score_tile(strip, t, S[first:last][part], rows, weights, users.offsets[u], slots, out[part])
             assert np.array_equal(out, expected[u, first:last])

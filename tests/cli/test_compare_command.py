@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
@@ -90,8 +91,10 @@ def test_ctrl_c(plays, tmp_path, kept):
     words += ["--report", tmp_path / "report"] if kept else []
     command = [sys.executable, "-c", START, *map(str, words)]
     environment = os.environ | {"TMPDIR": str(tmp_path)}
+    heeded = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs inherit that it is not
+    pipe = subprocess.PIPE
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, env=environment
+        command, stdout=pipe, stderr=pipe, text=True, start_new_session=True, env=environment, preexec_fn=heeded
     ) as run:
         end = time.monotonic() + 100
         while not list(tmp_path.rglob("BPRKNN-*/log.txt")) and time.monotonic() < end:

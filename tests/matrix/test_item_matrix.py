@@ -180,10 +180,11 @@ def test_targets_and_strips_score_as_blocks_do_to_the_last_bit(storage, correcti
             mine = slice(users.indptr[u], users.indptr[u + 1])
             out = np.empty(strip.last - strip.first)
             rows, weights = arrays.row_of[users.indices[mine]], users.weights[mine]
+            slots = np.empty(len(rows), np.int32)
             for t in range(len(arrays.places)):
                 part = slice(t * wide, (t + 1) * wide)
                 some = S[strip.first : strip.last][part]
-                score_tile(arrays, t, some, rows, weights, users.offsets[u], out[part])
+                score_tile(arrays, t, some, rows, weights, users.offsets[u], slots, out[part])
             if strip.correction:
                 out -= strip.correction(0, len(lists))[u]
             assert np.array_equal(out, scores[u, strip.first : strip.last])

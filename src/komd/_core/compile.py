@@ -119,6 +119,9 @@ class _Entry(CPUDispatcher):  # type: ignore[misc]
 class _Part(CPUDispatcher):  # type: ignore[misc]
     """A function that compiled functions call. It is compiled for types; Numba alone would do so for constants too."""
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"{self.__name__} is a part of compiled functions; Python cannot call it")
+
     def get_call_template(self, args: Any, kws: Any) -> Any:
         return super().get_call_template(map(types.unliteral, args), {k: types.unliteral(v) for k, v in kws.items()})
 

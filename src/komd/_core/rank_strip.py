@@ -98,6 +98,7 @@ def rank_strip(
     wide = strip.dense.shape[2]
     scores = np.empty(wide)
     near = np.empty(wide + 1)
+    slots = np.empty(rows.shape[0], np.int32)
     listed = best.items.shape[1] > 0
     low = 0
     for tile in range(strip.places.shape[0]):
@@ -113,7 +114,8 @@ def rank_strip(
             if p == end:
                 row[:] = terms.popularity[start:stop]
             else:
-                score_tile(strip, tile, S, rows[p - begin : end - begin], users.weights[p:end], users.offsets[u], row)
+                mine = rows[p - begin : end - begin]
+                score_tile(strip, tile, S, mine, users.weights[p:end], users.offsets[u], slots, row)
                 if correction.shape[0] > 0:
                     for j in range(stop - start):
                         row[j] -= correction[u, start + j]

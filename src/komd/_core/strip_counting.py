@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from komd._core.compile import compiled
 from komd._core.groups import PairValues, Rows, StripArrays
 from komd._core.prefetch import prefetch
+from komd._core.row_sums import add_distant_rows
 
 __all__ = [
     "DENSE",
@@ -270,17 +271,17 @@ def score_tile(
     rows: np.ndarray,
     weights: np.ndarray,
     offset: float,
+    slots: np.ndarray,
     out: np.ndarray,
 ) -> None:
     """One user's scores of a tile of a strip: the sum of weights times these `rows` of it, minus offset times S.
 
     To the last bit what `score_dense` and `score_sparse` give: one multiply-add after another, in the history's order.
-    Four dense rows in a row are added together, in that order too.
+    Dense rows that follow each other are added together, in that order too. `slots` is scratch for their numbers.
     """
     places, columns, values, dense = strip.places[tile], strip.columns, strip.values, strip.dense[tile]
-    width = out.shape[0]
     stop = rows.shape[0]
-    for j in range(width):
+    for j in range(out.shape[0]):
         out[j] = -offset * S[j]
     for q in range(min(_FAR, stop)):
         prefetch(places, 2 * rows[q])
@@ -291,45 +292,22 @@ def score_tile(
             if ahead + _FAR < stop:
                 prefetch(places, 2 * rows[ahead + _FAR])
             row = rows[ahead]
-            if places[row, 1] == DENSE:
-                prefetch(dense, np.int64(places[row, 0]) * dense.shape[1])
-            else:
+            if places[row, 1] != DENSE:
                 prefetch(values, places[row, 0])
                 prefetch(columns, places[row, 0])
             ahead += 1
-        w = weights[p]
-        row = rows[p]
-        begin, end = places[row, 0], places[row, 1]
+        begin, end = places[rows[p], 0], places[rows[p], 1]
         if end != DENSE:
+            w = weights[p]
             for k in range(begin, end):
                 out[np.uint32(columns[k])] += w * values[k]
             p += 1
             continue
-        line = dense[begin, :width]
-        if (
-            p + 3 < stop
-            and places[rows[p + 1], 1] == DENSE
-            and places[rows[p + 2], 1] == DENSE
-            and places[rows[p + 3], 1] == DENSE
-        ):
-            line2 = dense[places[rows[p + 1], 0], :width]
-            line3 = dense[places[rows[p + 2], 0], :width]
-            line4 = dense[places[rows[p + 3], 0], :width]
-            w2 = weights[p + 1]
-            w3 = weights[p + 2]
-            w4 = weights[p + 3]
-            for j in range(width):
-                x = out[j]
-                x += w * line[j]
-                x += w2 * line2[j]
-                x += w3 * line3[j]
-                x += w4 * line4[j]
-                out[j] = x
-            p += 4
-            continue
-        for j in range(width):
-            out[j] += w * line[j]
-        p += 1
+        first = p
+        while p < stop and places[rows[p], 1] == DENSE:
+            slots[p - first] = places[rows[p], 0]
+            p += 1
+        add_distant_rows(dense, slots[: p - first], weights[first:p], 0, out)
 
 
 @compiled
