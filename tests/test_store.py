@@ -233,7 +233,7 @@ def test_no_model_there(tmp_path):
     with pytest.raises(ModelFileError, match=r"holds no komd model: it has no manifest\.json"):
         komd.load(tmp_path / "folder")
     (tmp_path / "file").write_text("hello")
-    with pytest.raises(ModelFileError):
+    with pytest.raises(ModelFileError, match=r"file is a file; a saved model is a folder: give the folder that holds"):
         komd.load(tmp_path / "file")
 
 

@@ -1,6 +1,6 @@
 """The types of the client from the description of the API: `python -m tools.client_types` writes them.
 
-tests/client/test_answers.py checks that they are as this writes them.
+tests/client/test_client.py checks that they are as this writes them.
 """
 
 from __future__ import annotations

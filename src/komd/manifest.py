@@ -51,6 +51,8 @@ def manifest_text(path: Path) -> str:
     file = path / MANIFEST
     if not path.exists():
         raise ModelFileError(f"no model at {path}")
+    if path.is_file():
+        raise ModelFileError(f"{path} is a file; a saved model is a folder: give the folder that holds {MANIFEST}")
     if not file.is_file():
         raise ModelFileError(f"{path} holds no komd model: it has no {MANIFEST}")
     try:

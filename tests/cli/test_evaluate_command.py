@@ -94,7 +94,7 @@ def test_folds(plays, komd_json, komd_out):
     assert found["folds"] == 3
     assert found["data"]["interactions"] == data.pairs
     text = komd_out(*words, "--model", "Popularity")
-    assert "over 3 folds" in text and "±" in text and "Popularity()" in text
+    assert "over 3 folds, half given, rng 4; ties half; " in text and "±" in text and "Popularity()" in text
 
 
 def test_folds_by_time(plays, komd_json):

@@ -60,7 +60,7 @@ def evaluate(
     measuring: dict[str, Any] = {"metrics": names, "ties": ties, "threads": threads, "memory": memory}
     if data and not train and not test:
         results = _by_folds(read, data, models, {"folds": folds, "half": half, "rng": rng}, measuring)
-        over = f"{folds} folds"
+        over = f"{folds} folds, half {half}, rng {rng}"
     elif test and not data:
         results = (
             _held_out(read, train, test, models, measuring) if train else _saved(read, test, model or [], measuring)
@@ -71,7 +71,7 @@ def evaluate(
     if as_json:
         show.json_document(results[0] if len(results) == 1 else results)
     else:
-        _show(results, f"mean ± standard deviation over {over}")
+        _show(results, f"mean ± standard deviation over {over}; ties {results[0]['ties']}")
 
 
 def _timed(call: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[Any, float]:

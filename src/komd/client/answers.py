@@ -23,13 +23,13 @@ __all__ = [
     "LearningJson",
     "ModelJson",
     "OtherJson",
-    "PeopleJson",
-    "PersonJson",
     "RecommendationJson",
     "RecommendationsJson",
     "ReportJson",
     "SimilarItemsJson",
     "SimilarJson",
+    "UserHistoryJson",
+    "UserIdsJson",
     "WhyJson",
 ]
 
@@ -113,7 +113,7 @@ class EventWithdrawnJson(TypedDict):
     seq: int
 
 
-class PeopleJson(TypedDict):
+class UserIdsJson(TypedDict):
     """Ids of users."""
 
     users: list[str]
@@ -144,7 +144,7 @@ class EntryJson(TypedDict):
     events: list[EntryEventJson]
 
 
-class PersonJson(TypedDict):
+class UserHistoryJson(TypedDict):
     """Everything that is known of a user."""
 
     user_id: str

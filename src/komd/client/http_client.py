@@ -226,7 +226,7 @@ class Client:
         """
         return cast(answers.EventWithdrawnJson, self._ask("DELETE", f"/v1/events/{_part(event_id)}"))
 
-    def user(self, user_id: str | int) -> answers.PersonJson:
+    def user(self, user_id: str | int) -> answers.UserHistoryJson:
         """Return everything that the service knows of a user.
 
         Parameters
@@ -237,9 +237,9 @@ class Client:
         -------
         dict
         """
-        return cast(answers.PersonJson, self._ask("GET", f"/v1/users/{_part(user_id)}"))
+        return cast(answers.UserHistoryJson, self._ask("GET", f"/v1/users/{_part(user_id)}"))
 
-    def users(self, prefix: str = "", n: int | None = None) -> answers.PeopleJson:
+    def users(self, prefix: str = "", n: int | None = None) -> answers.UserIdsJson:
         """Return user ids with a prefix.
 
         Parameters
@@ -253,7 +253,7 @@ class Client:
         -------
         dict
         """
-        return cast(answers.PeopleJson, self._ask("GET", "/v1/users", query={"prefix": prefix, "n": n}))
+        return cast(answers.UserIdsJson, self._ask("GET", "/v1/users", query={"prefix": prefix, "n": n}))
 
     def forget_user(self, user_id: str | int) -> answers.ForgottenJson:
         """Erase a user: the history, the events and, where the service learns, what the model learned from them.

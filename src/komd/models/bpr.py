@@ -107,7 +107,7 @@ class BPR(FactorModel):
             return self._X[histories.users]
         if histories.lengths.any():
             raise InputError(
-                "BPR serves only the users it was fitted to: it cannot make factors from a history; for strangers "
+                "BPR serves only the users it was fitted to: it cannot make factors from a history; for new users "
                 "use BPRKNN, WRMF or an item-based model, or fit again with their pairs"
             )
         return np.zeros((len(histories), self._X.shape[1]))  # users without a history, whom popularity serves

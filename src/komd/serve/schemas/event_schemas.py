@@ -149,10 +149,8 @@ class Entry(BaseModel):
     events: list[EntryEvent] = Field(default=[], description="Its events that were not withdrawn, in their order.")
 
 
-class UserHistory(BaseModel, title="Person"):
+class UserHistory(BaseModel):
     """Everything that is known of a user."""
-
-    __qualname__ = "Person"
 
     user_id: str
     items: list[Entry]
@@ -160,10 +158,8 @@ class UserHistory(BaseModel, title="Person"):
     disliked: list[Entry] = Field(default=[], description="Items that the user dislikes.")
 
 
-class UserIds(BaseModel, title="People"):
+class UserIds(BaseModel):
     """Ids of users."""
-
-    __qualname__ = "People"
 
     users: list[str]
 
