@@ -13,7 +13,7 @@ demo: $(STAMP)  ## generate a catalogue, fit, compare, recommend, explain
 # More processes than cores, because tests of the service and of Spark often wait; so BLAS has one thread in each, unless
 # a test asks for more.
 test: $(STAMP)  ## all tests; those on real data run when KOMD_DATA (or ../shared/data) is there
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 5 tests
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 tests
 
 test-thorough:  ## the same with more random trials (kills, generated inputs, variants), as CI runs them
 	KOMD_THOROUGH=1 $(MAKE) test

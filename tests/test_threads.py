@@ -188,8 +188,12 @@ def test_uninterrupted_work_is_done_before_ctrl_c_is_raised():
         done.append(threading.current_thread() is not threading.main_thread())
         return 7
 
-    with pytest.raises(KeyboardInterrupt):
-        uninterrupted(work)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            uninterrupted(work)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert done == [True]
     assert uninterrupted(lambda: 7) == 7
     with pytest.raises(ZeroDivisionError):

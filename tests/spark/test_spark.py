@@ -276,7 +276,7 @@ def test_movielens_to_the_last_rank(spark, real_data):
     from komd.spark import KomdRecommender
 
     ratings = komd.datasets.load("ml-100k", path=real_data)
-    frame = spark.createDataFrame(ratings.to_arrow().rename_columns(["user", "item"]))
+    frame = spark.createDataFrame(ratings.to_arrow().select([0, 1]).rename_columns(["user", "item"]))
     fitted = KomdRecommender(model="CFKOMD()").fit(frame)
     assert_same(flat(fitted.recommendForAllUsers(10, format="long")), komd.CFKOMD().fit(ratings).recommend(n=10))
 
