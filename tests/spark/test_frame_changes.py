@@ -10,6 +10,7 @@ import pytest
 import komd
 from komd import journal, store
 from komd.engine.update_batch import UpdateBatch
+from tests.budget import some
 from tests.spark.test_spark import assert_same, flat
 from tests.spark.test_weighted_frames import ALL, SECONDS, assert_same_model, interactions
 
@@ -116,7 +117,7 @@ def loaded(spark, tmp_path_factory):
 
 
 @pytest.mark.filterwarnings("ignore::komd.UnusedWeightsWarning", "ignore::komd.FilterWarning")
-@pytest.mark.parametrize("text", MODELS)
+@pytest.mark.parametrize("text", some(MODELS, 3))
 def test_updates_are_those_of_one_machine_and_of_a_fit(
     text, loaded, before, added, removed, frames, gathered, tmp_path, monkeypatch
 ):

@@ -17,6 +17,7 @@ import pyarrow.dataset
 import pytest
 
 import komd
+from tests.budget import some
 
 pytest.importorskip("pyspark", reason="no pyspark: the extra spark")
 
@@ -56,7 +57,7 @@ def assert_same(found, expected):
         assert found[name].to_pylist() == expected[name].to_pylist(), name
 
 
-@pytest.mark.parametrize("text", MODELS)
+@pytest.mark.parametrize("text", some(MODELS, 3))
 def test_lists_are_those_of_one_machine_to_the_last_bit(text, spark, frame, data):
     from komd.spark import KomdRecommender
 

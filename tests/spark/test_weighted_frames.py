@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import inspect
+import itertools
 import warnings
 
 import numpy as np
@@ -14,6 +15,7 @@ import komd
 from komd.data.ids import Ids
 from komd.data.interactions import Interactions
 from komd.rows import pointers
+from tests.budget import some
 from tests.spark.test_merged_rows import merge_rows
 from tests.spark.test_spark import assert_same, flat
 
@@ -28,6 +30,8 @@ MODELS = [
     "CFKOMD(weighted_kernel=True, half_life='30d', storage='dense')",
     "CFKOMD(weighted_kernel=True, kernel=Polynomial(degree=2, c=1), dislikes_weight=1, storage='streamed')",
 ]
+RULES = [{}, {"disliked": 1}, {"liked": 3}]
+REPEATED = ["sum", "max", "last", "count"]
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +107,7 @@ def assert_same_model(found, expected, folder):
     }
 
 
-@pytest.mark.parametrize("text", MODELS)
+@pytest.mark.parametrize("text", some(MODELS, 3))
 def test_models_and_lists_are_those_of_one_machine(text, spark, rows, tmp_path):
     from komd.spark import KomdRecommender
 
@@ -120,8 +124,7 @@ def test_models_and_lists_are_those_of_one_machine(text, spark, rows, tmp_path):
         assert expected.to_arrow()["score"] != alone.recommend(n=40, exclude_low_rated=False).to_arrow()["score"]
 
 
-@pytest.mark.parametrize("repeated", ["sum", "max", "last", "count"])
-@pytest.mark.parametrize("rule", [{}, {"disliked": 1}, {"liked": 3}], ids=str)
+@pytest.mark.parametrize(("rule", "repeated"), some([*itertools.product(RULES, REPEATED)], 5), ids=str)
 def test_repeated_pairs_are_merged_as_on_one_machine(rule, repeated, spark, rows):
     from komd.engine.catalogue import Catalogue
     from komd.engine.saved_catalogue import catalogue_arrays
@@ -172,7 +175,7 @@ def test_partitions_do_not_change_sums_of_fractions(spark):
     assert np.array_equal(one, many)
 
 
-@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "date", "ms", "us", "ns", "min"])
+@pytest.mark.parametrize("kind", some(["timestamp", "timestamp_ntz", "date", "ms", "us", "ns", "min"], 4))
 def test_times_of_every_type(kind, spark, rows):
     from pyspark.sql import functions as F
 
