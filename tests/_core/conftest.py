@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from komd._core.vector_sums import COMPARED
+
 EXAMPLES = 5
 SECONDS = 20.0
 # Beside a Python number NumPy keeps float32, Numba computes in float64: what is exact to the last bits is so compiled.
@@ -57,6 +59,10 @@ def above(v, c, level):
     return float((v + level * c)[positive].sum()), float(c[positive].sum())
 
 
+def any_above(x, start, level):
+    return bool((x[start : start + COMPARED] > level).any())
+
+
 if numba.config.DISABLE_JIT:
     from komd._core import (
         cooccurrence,
@@ -67,6 +73,7 @@ if numba.config.DISABLE_JIT:
         solve,
         strip_counting,
         sweep,
+        top_n,
     )
     from komd._core import prefetch as hints
 
@@ -78,7 +85,7 @@ if numba.config.DISABLE_JIT:
     scoring.add_distant_rows = strip_counting.add_distant_rows = add_rows
     simplex_faces.add_rows = solve.add_rows = add_rows
     simplex_faces.copy_part = solve.copy_part = copy_part
-    simplex_faces.dot, simplex_faces.above = dot, above
+    simplex_faces.dot, simplex_faces.above, top_n.any_above = dot, above, any_above
 
 
 def pytest_collection_modifyitems(items):

@@ -13,7 +13,7 @@ from tests import reference
 from tests._core.arrays import compiled_anew, random_rows, rows_of
 
 # Few distinct values, so that ties are everywhere; some items out of the running.
-values = st.lists(st.sampled_from([-np.inf, -1.0, -0.0, 0.0, 0.5, 2.0, np.inf]), min_size=1, max_size=40)
+values = st.lists(st.sampled_from([-np.inf, -1.0, -0.0, 0.0, 0.5, 2.0, np.inf]), min_size=1, max_size=150)
 
 
 def fresh(users, n):

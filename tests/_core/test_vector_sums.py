@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from komd._core.vector_sums import LANES, above, dot, fill, padded_length
+from komd._core.vector_sums import COMPARED, LANES, above, any_above, dot, fill, padded_length
 from tests._core.arrays import compiled_anew
 
 seeds = st.integers(0, 2**32 - 1)
@@ -23,6 +23,11 @@ def product_of(x, y):
 @compiled_anew
 def sums_above(v, c, level):
     return above(v, c, level)
+
+
+@compiled_anew
+def some_above(x, start, level):
+    return any_above(x, start, level)
 
 
 @compiled_anew
@@ -51,3 +56,18 @@ def test_products_and_sums_above_a_level(seed, vectors):
     held, slope = sums_above(v, c, level)
     assert held == pytest.approx(math.fsum((v + level * c)[positive]), abs=1e-12)
     assert slope == pytest.approx(math.fsum(c[positive]), abs=1e-12)
+
+
+@pytest.mark.parametrize("start", [0, 5])
+@pytest.mark.parametrize("level", [-np.inf, 0.0, np.inf])
+def test_one_number_above_a_level_is_seen_wherever_it_is(start, level):
+    """Equal numbers, those that are none, and what stands beside the compared ones do not count."""
+    around = np.full(COMPARED + start + 3, np.inf)
+    x = around[: COMPARED + start + 1]
+    x[start : start + COMPARED] = level
+    x[start + 7] = np.nan
+    assert not some_above(x, start, level)
+    for place in range(start, start + COMPARED):
+        x[place], before = np.inf, x[place]
+        assert some_above(x, start, level) == (level < np.inf)
+        x[place] = before

@@ -38,6 +38,7 @@ DENSE = np.uint32(0xFFFFFFFF)  # in `places`: the row is dense
 _SHIFT, _REST = 10, TILE - 1  # the tile of a column, and the column in it
 _TOGETHER = 256  # users of a row looked up together
 _LISTED = 2  # with more counts than one column in so many, looking at every counter beats keeping a list
+_LINE = np.uint32(16)  # values in a line of the cache, and half as many as columns
 _FAR, _NEAR = 16, 8  # rows whose places, and whose beginnings, are asked for in advance
 
 
@@ -291,10 +292,15 @@ def score_tile(
         while ahead < min(p + _NEAR, stop):
             if ahead + _FAR < stop:
                 prefetch(places, 2 * rows[ahead + _FAR])
-            row = rows[ahead]
-            if places[row, 1] != DENSE:
-                prefetch(values, places[row, 0])
-                prefetch(columns, places[row, 0])
+            begin, end = places[rows[ahead], 0], places[rows[ahead], 1]
+            if end != DENSE:
+                prefetch(values, begin)
+                prefetch(columns, begin)
+                if begin + _LINE < end:
+                    prefetch(values, begin + _LINE)
+                if begin + 2 * _LINE < end:
+                    prefetch(values, begin + 2 * _LINE)
+                    prefetch(columns, begin + 2 * _LINE)
             ahead += 1
         begin, end = places[rows[p], 0], places[rows[p], 1]
         if end != DENSE:

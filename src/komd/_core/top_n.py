@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from komd._core.compile import compiled, inner
 from komd._core.groups import Rows
+from komd._core.vector_sums import COMPARED, any_above
 
 __all__ = ["Waiting", "collect_top", "mask", "mask_strip", "push_top", "sort_top", "take_waiting", "waiting_for"]
 
@@ -32,7 +33,6 @@ def mask_strip(end: int, indices: np.ndarray, first: int, cursor: np.ndarray, sc
     cursor[0] = p
 
 
-_CHUNK = 16  # scores compared at once, as vectors; almost always none is good enough
 _WAITING = 64  # candidates that wait before they are merged into a list: lists are not in the cache
 
 
@@ -107,7 +107,7 @@ def collect_top(
         return
     low = candidates[0] - first
     high = candidates[some - 1] + 1 - first
-    whole = high - (high - low) % _CHUNK
+    whole = high - (high - low) % COMPARED
     worst = waiting.worst[u]
     if some < high - low:
         for c in range(some):
@@ -116,12 +116,9 @@ def collect_top(
                 _wait(u, row[k], first + k, waiting, best_items, best_scores, counts)
                 worst = waiting.worst[u]
     else:  # without gaps
-        for start in range(low, whole, _CHUNK):
-            better = 0
-            for k in range(start, start + _CHUNK):
-                better += row[k] > worst
-            if better:
-                for k in range(start, start + _CHUNK):
+        for start in range(low, whole, COMPARED):  # almost always none of them is good enough
+            if any_above(row, start, worst):
+                for k in range(start, start + COMPARED):
                     if row[k] > worst:
                         _wait(u, row[k], first + k, waiting, best_items, best_scores, counts)
                         worst = waiting.worst[u]

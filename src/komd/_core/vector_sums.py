@@ -1,4 +1,4 @@
-"""Sums over a line, in vector registers: of products, of what is above a level.
+"""Sums over a line, in vector registers: of products, of what is above a level; and whether anything is above one.
 
 LLVM does not reorder a sum of doubles, so these loops are written in LLVM IR: vectors of eight doubles, compiled for
 the instructions of the processor. A sum is taken in eight lanes and then over the lanes: the same order on every
@@ -7,6 +7,7 @@ machine. On processors that have fused multiply-adds they are used throughout.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,10 @@ from numba.extending import intrinsic
 from komd._core.compile import inner
 from komd._core.llvm_vectors import LONG, load, loop, multiply_add, splat
 
-__all__ = ["LANES", "above", "dot", "fill", "padded", "padded_length"]
+__all__ = ["COMPARED", "LANES", "above", "any_above", "dot", "fill", "padded", "padded_length"]
 
 LANES = 8
+COMPARED = 64  # numbers that `any_above` compares
 
 _Vector = ir.VectorType(ir.DoubleType(), LANES)
 _FIRST, _ZERO = ir.Constant(LONG, 0), ir.Constant(_Vector, [0.0] * LANES)
@@ -79,6 +81,21 @@ def above(typing: Any, v: Any, c: Any, level: Any) -> Any:
         return context.make_tuple(builder, signature.return_type, [_lanes(builder, total) for total in totals])
 
     return types.UniTuple(types.float64, 2)(v, c, types.float64), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def any_above(typing: Any, x: Any, start: Any, level: Any) -> Any:
+    """Whether one of the `COMPARED` numbers of x from `start` on is > level."""
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        data = builder.gep(context.make_array(signature.args[0])(context, builder, arguments[0]).data, [arguments[1]])
+        level = splat(builder, arguments[2], LANES)
+        parts = [load(builder, builder.gep(data, [ir.Constant(LONG, k)]), _Vector) for k in range(0, COMPARED, LANES)]
+        found = [builder.fcmp_ordered(">", part, level) for part in parts]
+        bits = builder.bitcast(functools.reduce(builder.or_, found), ir.IntType(LANES))
+        return builder.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(LANES), 0))
+
+    return types.boolean(x, types.int64, types.float64), emit
 
 
 def _lanes(builder: ir.IRBuilder, total: Any) -> Any:
