@@ -71,3 +71,8 @@ def test_one_number_above_a_level_is_seen_wherever_it_is(start, level):
         x[place], before = np.inf, x[place]
         assert some_above(x, start, level) == (level < np.inf)
         x[place] = before
+
+
+def test_numbers_that_do_not_stand_side_by_side_are_refused():
+    with pytest.raises(TypeError, match="any_above takes a contiguous array"):
+        some_above(np.zeros(2 * COMPARED)[::2], 0, 0.0)

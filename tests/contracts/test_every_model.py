@@ -145,6 +145,22 @@ def test_clone_and_text(model, small):
 # ---- lists ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("model", EVERY, ids=repr)
+def test_lists_from_many_items_are_the_best_scores(model):
+    """More items than are compared at once: of all that a user does not know, the best, in order."""
+    data = komd.generate(users=90, items=200, activity=15, tastes=4, rng=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", komd.FilterWarning)
+        fitted = model.clone().fit(data)
+    lists = by_user(fitted.recommend(n=25))
+    for row in (0, 40, 89):
+        known = data.indices[data.indptr[row] : data.indptr[row + 1]]
+        user, others = data.users[row], np.setdiff1d(np.arange(len(data.items)), known)
+        scores = fitted.score([(user, data.items[int(item)]) for item in others]).to_arrow()["score"].to_numpy()
+        found = [entry["score"] for entry in lists[user]]
+        assert np.allclose(found, np.sort(scores)[::-1][:25], rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("model", PERSONAL, ids=repr)
 def test_checkerboard(model, checkerboard):
     """The first item of each list is the one of their colour that the user lacks."""

@@ -85,7 +85,9 @@ def above(typing: Any, v: Any, c: Any, level: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def any_above(typing: Any, x: Any, start: Any, level: Any) -> Any:
-    """Whether one of the `COMPARED` numbers of x from `start` on is > level."""
+    """Whether one of the `COMPARED` numbers of x, which must be contiguous, from `start` on is > level."""
+    if x.layout != "C":
+        raise TypeError(f"any_above takes a contiguous array, got {x}")
 
     def emit(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         data = builder.gep(context.make_array(signature.args[0])(context, builder, arguments[0]).data, [arguments[1]])
