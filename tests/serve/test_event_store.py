@@ -659,7 +659,8 @@ def test_forgotten_ids_are_in_no_file(tmp_path):
     assert traces(tmp_path, forgotten) == []
 
 
-def test_forgotten_ids_are_in_no_file_while_others_read_and_write(tmp_path):
+def test_forgotten_ids_are_in_no_file_while_others_read_and_write(tmp_path, monkeypatch):
+    monkeypatch.setattr("komd.serve.event_erasure._SECONDS", 60.0)  # a loaded machine needs more tries
     address = f"sqlite:///{tmp_path / 'events.db'}"
     events, other = EventStore(address), EventStore(address)
     fill(events, random.Random(2), SECRETS, posts=60)
